@@ -16,22 +16,22 @@ from pipelines.cli.commands import options_from
 from pipelines.cli.opening import champions
 from pipelines.cli.options import FORM, OFFLINE, Format, InLake, Place, emit, local_cut, say
 from pipelines.cli.progress import compiling
-from pipelines.cli.simulation_settings import OPTIONS, Settings, read_settings, slack_of
+from pipelines.cli.simulation_settings import OPTIONS, Settings, read_settings
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.options import option
 from pipelines.simulation.advice import ConstantPredictor, oracle_of, scales_of
-from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster
+from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, paper_cluster, recorded_cluster
 from pipelines.simulation.energy.grid_columns import moment_of
 from pipelines.simulation.energy.grid_files import zone_files
-from pipelines.simulation.energy.power_file import idle_figures, power_file
-from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
+from pipelines.simulation.energy.power_file import power_file
+from pipelines.simulation.energy.site import Site, power_notes, start_on
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
-from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
 from pipelines.simulation.job_pool import Pool, job_pool, one_instance_each, recorded_pool, submissions
 from pipelines.simulation.results_folder import fresh_folder, keeping, write_rows
 from pipelines.simulation.rows import Row, averaged, conclusion, shown
-from pipelines.simulation.settings import PAPER_RATE_PER_H, Aiming, OutageRate, SimulationSettings
+from pipelines.simulation.settings import PAPER_RATE_PER_H, OutageRate, SimulationSettings
 from pipelines.simulation.shared.inputs import SHARED, SharedSettings
 from pipelines.simulation.simulate import simulate as simulate_drawn
 from pipelines.simulation.simulate import simulate_recorded
@@ -86,8 +86,7 @@ def simulated(chosen: Settings, where: InLake, *, offline: bool, out: Path | Non
         replications=chosen.replications or 1,
         cluster=cluster,
         discipline=discipline,
-        aiming=Aiming(target=chosen.target, popularity=chosen.popularity),
-        outages=_outages(chosen, cluster),
+        outages=_outages(chosen),
         slowdown_models=chosen.truth,
         shared=_shared(chosen),
         guards=chosen.guard,
@@ -97,8 +96,7 @@ def simulated(chosen: Settings, where: InLake, *, offline: bool, out: Path | Non
     usual = "champion" if any(pool.measured) or settings.needs_predictions else "none"
     predictor, found = _predictor(chosen.predictor or usual, pool, where.place(), offline=offline)
     scales = {} if predictor is None else scales_of(predictor, pool, settings)
-    unheld = ["slack without grid: no job is held"] if chosen.slack is not None and chosen.grid is None else []
-    notes = [*job_notes, *found, *unheld]
+    notes = [*job_notes, *found]
     keep = None if kept is None else keeping(kept, pool, settings, [*settings.notes(), *notes])
     run = simulate_recorded if chosen.recorded else simulate_drawn
     with compiling() if SHARED in chosen.truth else nullcontext():
@@ -146,13 +144,9 @@ def _shared(chosen: Settings) -> SharedSettings:
     return SharedSettings(policy=policy, variation=chosen.variation or "default")
 
 
-def _outages(chosen: Settings, cluster: ClusterSpec) -> Outages | OutageRate:
-    """Return the outages of the file if given, else the rate of outages, else no outages."""
-    if chosen.outages is not None:
-        return outage_file(chosen.outages, cluster.machines)
-    if chosen.mtbf_h is None:
-        return NO_OUTAGES
-    return OutageRate(mtbf_h=chosen.mtbf_h, mttr_h=chosen.mttr_h or MTTR_H)
+def _outages(chosen: Settings) -> OutageRate | None:
+    """Return the rate of outages; None without outages."""
+    return None if chosen.mtbf_h is None else OutageRate(mtbf_h=chosen.mtbf_h, mttr_h=chosen.mttr_h or MTTR_H)
 
 
 def _site(chosen: Settings, cluster: ClusterSpec, first_ts: float | None) -> Site | None:
@@ -160,26 +154,18 @@ def _site(chosen: Settings, cluster: ClusterSpec, first_ts: float | None) -> Sit
 
     `first_ts` is the Unix time of the first recorded submission, None for drawn arrivals.
     """
-    slack = None if chosen.slack is None else slack_of(chosen.slack)
     if chosen.grid is None and chosen.power is None:
         return None
     table = power_file(chosen.power)
     notes = power_notes(table, cluster.machines)
-    notes += [] if chosen.power is None else idle_figures(chosen.power, cluster.machines)
     if chosen.grid is None:
         return Site(table=table, start_ts=first_ts or 0.0, notes=tuple(notes))
-    files = zone_files(chosen.grid, chosen.zone, basis=chosen.carbon_basis or "lca")
+    files = zone_files(chosen.grid, chosen.zone)
     grid = files.grid(table.pue if chosen.pue is None else chosen.pue)
     moment = None if chosen.grid_start is None else moment_of(chosen.grid_start, "grid_start")
     start_ts, start_note = start_on(grid, moment, first_ts)
     notes += [*files.notes, f"PUE {grid.pue:g}: in carbon and cost, not in kWh", start_note]
-    site = Site(table=table, grid=grid, start_ts=start_ts, notes=tuple(notes))
-    if slack is None:
-        return site
-    holding = Holding(slack=slack, by=chosen.shift_by or "carbon")
-    if (grid.carbon if holding.by == "carbon" else grid.price) is None:
-        raise BadUsage(f"found slack by {holding.by}, but zone {grid.zone} has no file of it; set another shift_by")
-    return replace(site, holding=holding, notes=(*notes, holding.note()))
+    return Site(table=table, grid=grid, start_ts=start_ts, notes=tuple(notes))
 
 
 def _pool(source: Lake, trace: str, chosen: Settings) -> tuple[Pool, list[str]]:

@@ -1,7 +1,6 @@
 """Settings of `taut simulate`, from its options and a TOML file."""
 
 import math
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -14,9 +13,7 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.shared.inputs import SHARED
 from pipelines.simulation.shared.variation import VARIATIONS
-from scheduler_core.errors import BadInput
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.planning.release import Slack
 from scheduler_core.queueing import QUEUE_POLICIES
 
 
@@ -87,8 +84,6 @@ class Settings(BaseModel):
         "best_fit", description="how machines are chosen for a gang's instances"
     )
     sharing: Literal["pooled", "devices"] | None = None
-    target: Literal["online", "trace"] = "online"
-    popularity: float = 1.0
     aging: AtLeast0 = 0.0
     overtakes: Annotated[int, Field(ge=0)] | None = None
     backfill: Literal["none", "easy"] = "none"
@@ -114,18 +109,12 @@ class Settings(BaseModel):
     # outages of machines
     mtbf_h: Positive | None = None
     mttr_h: Positive | None = None
-    outages: Path | None = None
-    """CSV file: machine,down_s,up_s."""
     # energy
     grid: Path | None = None
     zone: str | None = None
-    carbon_basis: Literal["lca", "direct"] | None = None
     grid_start: str | None = None
     power: Path | None = None
     pue: Annotated[float, Field(ge=1.0, le=10.0)] | None = None
-    slack: str | None = None
-    """How long a job may be held for a better hour: 6h, 90m, or 50% of its predicted run time."""
-    shift_by: Literal["carbon", "price"] | None = None
 
     seed: int = Field(0, ge=0, description="seed of all random numbers")
 
@@ -145,13 +134,11 @@ class Settings(BaseModel):
                 (self.z, self.probation_min, self.variation) != (None, None, None),
                 SHARED in self.truth,
             ),
-            "outages with mtbf_h": (self.outages is not None, self.mtbf_h is None),
             "mttr_h without mtbf_h": (self.mttr_h is not None, self.mtbf_h is not None),
-            "zone, carbon_basis, grid_start or pue without grid": (
-                (self.zone, self.carbon_basis, self.grid_start, self.pue) != (None, None, None, None),
+            "zone, grid_start or pue without grid": (
+                (self.zone, self.grid_start, self.pue) != (None, None, None),
                 self.grid is not None,
             ),
-            "shift_by without slack": (self.shift_by is not None, self.slack is not None),
             "a mix without a weight above 0": (bool(self.mix) and not math.fsum(self.mix.values()), False),
         }
         for what, (given, allowed) in needs.items():
@@ -177,25 +164,3 @@ def read_settings(file: Path | None, options: Mapping[str, object]) -> Settings:
         first = error.errors()[0]
         where = ".".join(part for part in first["loc"] if isinstance(part, str))
         raise BadUsage(f"simulate: {where}{': ' if where else ''}{first['msg']}") from error
-
-
-_UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_SLACK: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|%)")
-
-
-def slack_of(text: str) -> Slack:
-    """Parse a slack: a time as `6h`, `90m`, `1.5d` or `600s`, or a share of the predicted run time as `50%`.
-
-    Examples
-    --------
-    >>> slack_of("90m").longest_s, slack_of("50%").run_frac
-    (5400.0, 0.5)
-    """
-    found = _SLACK.fullmatch(text.strip())
-    if found is None:
-        raise BadUsage(f"slack {text}: expected a time as 6h, 90m or 2d, or a part of the predicted run, as 50%")
-    amount, unit = float(found[1]), found[2]
-    try:
-        return Slack(run_frac=amount / 100.0) if unit == "%" else Slack(longest_s=amount * _UNITS_S[unit])
-    except BadInput as error:
-        raise BadUsage(f"slack {text}: {error}") from error

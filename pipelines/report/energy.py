@@ -10,9 +10,8 @@ import polars as pl
 
 from pipelines.report.claims import gpu_slack
 from pipelines.report.parts import Asked, Note, Part, Section, Table, Traces
-from pipelines.simulation.energy.account import WATTS_PER_KW
+from pipelines.simulation.energy.account import G_PER_KG, WATTS_PER_KW
 from pipelines.simulation.energy.site import Meters, machine_notes
-from pipelines.simulation.energy.tables import G_PER_KG
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.hourly import HOUR_S, Grid
 from scheduler_core.planning.power import PowerTable

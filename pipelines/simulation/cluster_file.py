@@ -1,7 +1,5 @@
-"""Read the machines of a simulation from a trace's machine table or a TOML file, and outages from a CSV file."""
+"""Read the machines of a simulation from a trace's machine table or a TOML file."""
 
-import csv
-import math
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
@@ -9,17 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
-from pipelines.simulation.engine.workload import Outages
 from scheduler_core.cluster import Machine, paper_machines
 from scheduler_core.types import RESOURCES
 
-__all__ = ["ClusterSpec", "cluster_file", "outage_file", "paper_cluster", "recorded_cluster"]
+__all__ = ["ClusterSpec", "cluster_file", "paper_cluster", "recorded_cluster"]
 
 EXAMPLE: Final = 'machines = [{name = "a", count = 4, cpu_cores = 96, mem_gib = 512, gpus = 8, gpu_type = "T4"}]'
 """One line of valid TOML, quoted in error messages."""
@@ -139,45 +135,3 @@ def _fault(where: Sequence[int | str], message: str, found: object) -> str:
             place = ".".join(map(str, where))
     shown = "" if isinstance(found, dict | list) else f", found {str(found)[:40]!r}"
     return f"{place}: {message}{shown}"
-
-
-COLUMNS: Final = ("machine", "down_s", "up_s")
-
-
-def outage_file(path: Path, machines: Sequence[Machine]) -> Outages:
-    """Read a CSV file of outages by machine name; times are seconds since the start of the simulation."""
-    index = {machine.name: at for at, machine in enumerate(machines)}
-    spans: list[tuple[float, float, int]] = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as text:  # spreadsheets write a byte-order mark
-            lines = csv.reader(text)
-            header = next(lines, [])
-            if tuple(header) != COLUMNS:
-                raise BadUsage(f"{path}: found the columns {','.join(header)!r}, expected {','.join(COLUMNS)}")
-            for fields in lines:
-                spans.append(_span(fields, index, f"{path}, line {lines.line_num}"))
-    except OSError as error:
-        raise BadUsage(f"{path}: {error.strerror}; expected a CSV file of outages: {','.join(COLUMNS)}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BadUsage(f"{path} is not CSV text: {error}; expected the columns {','.join(COLUMNS)}") from error
-    spans.sort()
-    return Outages(
-        machine=np.array([machine for _, _, machine in spans], dtype=np.int64),
-        down_s=np.array([down_s for down_s, _, _ in spans], dtype=np.float64),
-        up_s=np.array([up_s for _, up_s, _ in spans], dtype=np.float64),
-    )
-
-
-def _span(fields: Sequence[str], index: dict[str, int], where: str) -> tuple[float, float, int]:
-    if len(fields) != len(COLUMNS):
-        raise BadUsage(f"{where}: found {len(fields)} fields, expected {len(COLUMNS)}: {','.join(COLUMNS)}")
-    name, down, up = fields
-    if name not in index:
-        raise BadUsage(f"{where}: found the machine {name!r}, expected one of the cluster, as {next(iter(index))!r}")
-    try:
-        down_s, up_s = float(down), float(up) if up else math.inf
-    except ValueError:
-        raise BadUsage(f"{where}: found {down!r} to {up!r}, expected seconds") from None
-    if not (0.0 <= down_s < up_s and math.isfinite(down_s)):
-        raise BadUsage(f"{where}: found {down!r} to {up!r}, expected a start of at least 0 and a later end")
-    return down_s, up_s, index[name]

@@ -4,27 +4,21 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipelines.simulation.advice import REQUESTED, Advice, Sized
 from pipelines.simulation.energy.account import EnergyAccount
-from pipelines.simulation.energy.site import AT_ONCE, as_submitted, held_back
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate as run_cluster
-from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, Outages, Workload, draw_outages
+from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages, draw_outages
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics, Uses, summarise
 from pipelines.simulation.measures.series import mean_fragmented_gpus
 from pipelines.simulation.settings import SimulationSettings, workload_target
 from pipelines.simulation.shared.inputs import SHARED, Load, load_of
 from pipelines.simulation.workloads import Gangs, Starts, arriving, as_requested, predicted_times, starts_under, uses_of
-from scheduler_core.target import TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from pipelines.simulation.shared.run import SharedRun
 
 __all__ = ["Arrivals", "Run", "paired_runs"]
 
@@ -44,10 +38,8 @@ class Arrivals:
 class Run:
     """A finished simulation of one arm under one slowdown model, with its metrics.
 
-    `target` is the target workload against which fragmentation is measured (all jobs of the run with their full
-    requests), and `fragmented_gpus` the mean number of fragmented GPUs, see `_fragmented_gpus`; both are None if GPUs
-    are pooled. `shift` is when jobs were released into the queue: at once, or held for a better hour. `energy` is None
-    without a site, and `shared` under all slowdown models but `shared`.
+    `fragmented_gpus` is the mean number of fragmented GPUs, see `_fragmented_gpus`; None if GPUs are pooled. `energy`
+    is None without a site.
     """
 
     arm: str
@@ -56,11 +48,8 @@ class Run:
     schedule: Schedule
     uses: Uses
     metrics: Metrics
-    target: TargetWorkload | None = None
     fragmented_gpus: float | None = None
-    shift: str = AT_ONCE
     energy: EnergyAccount | None = None
-    shared: "SharedRun | None" = None
 
 
 Keep = Callable[[Run], None]
@@ -79,11 +68,9 @@ def paired_runs(
     """Yield a run for each set of arrivals, slowdown model and arm; first `requested`, then the arms of `advice`.
 
     A job's run time is computed once per arm and model, however often the job arrives. The arm `requested` is simulated
-    only once and yielded for every model, because at the full request all models give the recorded run. If the site
-    may hold jobs, each arm runs once per shift (way of releasing jobs), first without holding. The slowdown model
-    `shared` has the arms `shared_arms`, simulated by its own engine; their first is `requested`.
+    only once and yielded for every model, because at the full request all models give the recorded run. The slowdown
+    model `shared` has the arms `shared_arms`, simulated by its own engine; their first is `requested`.
     """
-    shifts = (AT_ONCE,) if settings.site is None else settings.site.shifts
     answers, sized = advice.get(REQUESTED), [arm for arm in advice if arm != REQUESTED]
     as_recorded = as_requested(gangs, None if answers is None else predicted_times(answers))
     starts = {
@@ -96,22 +83,21 @@ def paired_runs(
     load = load_of(pool.jobs, gangs) if shared_arms else None
     for each in arrivals:
         run = partial(_run, gangs=gangs, uses=uses, arrivals=each, settings=settings)
-        requested: list[Run] = []
+        requested: Run | None = None
         for model in models:
             if model == SHARED and shared_arms and load is not None:
                 for arm, reserved in shared_arms.items():
                     yield _run_shared(arm, reserved, load, gangs, uses, each, settings)
                 continue
-            requested = requested or [run(REQUESTED, model, as_recorded, shift) for shift in shifts]
-            yield from (replace(one, slowdown_model=model) for one in requested)
-            yield from (run(arm, model, starts[arm, model], shift) for arm in sized for shift in shifts)
+            requested = requested or run(REQUESTED, model, as_recorded)
+            yield replace(requested, slowdown_model=model)
+            yield from (run(arm, model, starts[arm, model]) for arm in sized)
 
 
 def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Outages:
-    """Return the outages given in the settings; if they hold a rate, draw outages from 0 s to `until_s`."""
-    rate = settings.outages
-    if isinstance(rate, Outages):
-        return rate
+    """Draw outages at the rate of the settings, from 0 s to `until_s`."""
+    if (rate := settings.outages) is None:
+        return NO_OUTAGES
     # A separate random stream, so that a seed draws the same arrivals with and without outages.
     rng = np.random.default_rng([seed, 1])
     return draw_outages(
@@ -127,7 +113,6 @@ def _run(
     arm: str,
     model: str,
     starts: Starts,
-    shift: str,
     *,
     gangs: Gangs,
     uses: Uses,
@@ -135,15 +120,21 @@ def _run(
     settings: SimulationSettings,
 ) -> Run:
     workload = arriving(gangs, starts, arrivals.at_s, arrivals.picks)
-    schedule = _schedule(workload, arrivals, settings, shift)
+    # The seed makes random placements differ between replications.
+    schedule = run_cluster(
+        workload,
+        settings.cluster.machines,
+        replace(settings.discipline, seed=arrivals.seed),
+        horizon_s=settings.horizon_s,
+        outages=arrivals.outages,
+        engine=settings.engine,
+    )
     drawn = Uses(mean=uses.mean[arrivals.picks])
-    energy, target, fragmented_gpus = None, None, None
+    energy, fragmented_gpus = None, None
     if settings.site is not None:
         energy = settings.site.account(schedule, drawn, from_s=settings.warm_up_s, outages=arrivals.outages)
     if settings.sharing == "devices":
-        ran = schedule.workload
-        target = workload_target(ran, ran.request_units, typed=settings.discipline.match_gpu_type)
-        fragmented_gpus = _fragmented_gpus(schedule, target, settings)
+        fragmented_gpus = _fragmented_gpus(schedule, settings)
     return Run(
         arm=arm,
         slowdown_model=model,
@@ -151,9 +142,7 @@ def _run(
         schedule=schedule,
         uses=drawn,
         metrics=summarise(schedule, uses=drawn, warm_up_s=settings.warm_up_s),
-        target=target,
         fragmented_gpus=fragmented_gpus,
-        shift=shift,
         energy=energy,
     )
 
@@ -184,35 +173,16 @@ def _run_shared(
         metrics=summarise(ran.schedule, uses=drawn, warm_up_s=settings.warm_up_s),
         # This engine records no devices, so fragmentation is unknown.
         fragmented_gpus=None if settings.sharing == "pooled" else math.nan,
-        shared=ran,
     )
 
 
-def _schedule(workload: Workload, arrivals: Arrivals, settings: SimulationSettings, shift: str) -> Schedule:
-    """Simulate the cluster. Held jobs enter the queue late, but the schedule returned has their submission times."""
-    held, order = workload, None
-    if settings.site is not None and shift != AT_ONCE:
-        held, order = held_back(workload, settings.site.released_s(workload, shift))
-    # The seed makes random placements differ between replications.
-    discipline = replace(settings.discipline, seed=arrivals.seed)
-    schedule = run_cluster(
-        held,
-        settings.cluster.machines,
-        discipline,
-        target=settings.aiming.workload(discipline, held),
-        horizon_s=settings.horizon_s,
-        outages=arrivals.outages,
-        engine=settings.engine,
-    )
-    return schedule if order is None else as_submitted(schedule, workload.arrive_s, order)
-
-
-def _fragmented_gpus(schedule: Schedule, target: TargetWorkload, settings: SimulationSettings) -> float:
-    """Return the mean number of fragmented GPUs from the end of the warm-up to the horizon.
+def _fragmented_gpus(schedule: Schedule, settings: SimulationSettings) -> float:
+    """Return the mean number of GPUs that are fragmented for the run's jobs, from the warm-up to the horizon.
 
     Without a horizon the mean ends at the last arrival, because later a few long runs may go on in an almost empty
     cluster, where placements make no difference.
     """
+    target = workload_target(schedule.workload, typed=settings.discipline.match_gpu_type)
     last_s = float(schedule.workload.arrive_s[-1]) if len(schedule.workload) else 0.0
     endless = math.isinf(settings.horizon_s) and last_s > settings.warm_up_s
     return mean_fragmented_gpus(schedule, target, settings.warm_up_s, last_s if endless else schedule.end_s)

@@ -6,25 +6,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import REQUESTED
-from pipelines.simulation.energy.site import AT_ONCE
-from pipelines.simulation.energy.tables import energy_tables
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.measures.event_log import EVENTS, events, explanations
-from pipelines.simulation.measures.series import fragmentation_series, series
+from pipelines.simulation.measures.event_log import EVENTS, events
+from pipelines.simulation.measures.series import series
 from pipelines.simulation.paired_runs import Keep, Run
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.settings import SimulationSettings
-
-if TYPE_CHECKING:
-    from pipelines.simulation.shared.run import SharedRun
+from pipelines.simulation.shared.inputs import SHARED
 
 __all__ = ["fresh_folder", "keeping", "open_folder", "write_rows"]
 
@@ -60,7 +56,6 @@ ROWS: Final = "simulations.json"
 SUMMARY: Final = "simulation.json"
 LOG: Final = "events.parquet"
 SERIES: Final = "series.parquet"
-FRAGMENTATION: Final = "fragmentation.parquet"
 
 ANY_MODEL: Final = "any"
 """Stands for the slowdown model in the folder name of the arm `requested`, the same under all but `shared`."""
@@ -77,9 +72,8 @@ def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Seque
     written: set[str] = set()
 
     def keep(run: Run) -> None:
-        model = ANY_MODEL if run.arm == REQUESTED and run.shared is None else run.slowdown_model
+        model = ANY_MODEL if run.arm == REQUESTED and run.slowdown_model != SHARED else run.slowdown_model
         name = f"{run.arm}-{model}-{run.arrivals.devices}-{run.arrivals.seed}"
-        name += "" if run.shift == AT_ONCE else f"-{run.shift}"
         if name not in written:
             written.add(name)
             described = {"arm": run.arm, "truth": model, **_settings_of(pool, run, settings)}
@@ -96,32 +90,25 @@ def write_run(
     described: Mapping[str, object],
     notes: Sequence[str],
 ) -> None:
-    """Write one run: tables as Parquet (of energy: CSV), and last a summary as JSON.
+    """Write one run: event log and time series as Parquet, and last a summary as JSON.
 
-    `names` are columns with one value per job (such as `job_id`). With a target, the time series of fragmentation is
-    written too; GPUs must then be shared by devices.
+    `names` are columns with one value per job (such as `job_id`).
     """
     schedule, step_s = run.schedule, 60.0 * max(1, math.ceil(run.schedule.end_s / STEPS / 60.0))
     tables = {
-        LOG: event_table(schedule, names, run.shared),
+        LOG: event_table(schedule, names),
         SERIES: pl.DataFrame(series(schedule, step_s, uses=run.uses)),
     }
-    if run.target is not None:
-        tables[FRAGMENTATION] = pl.DataFrame(dict(fragmentation_series(schedule, run.target, step_s)))
-    if settings.site is not None and run.energy is not None:
-        tables |= energy_tables(run.energy, settings.site, schedule.machines, names, schedule.workload.arrive_s)
     folder.mkdir(parents=True)
     for name, table in tables.items():
-        if name.endswith(".csv"):
-            table.write_csv(folder / name, datetime_format="%Y-%m-%dT%H:%M:%SZ")
-        else:
-            table.write_parquet(folder / name)
+        table.write_parquet(folder / name)
     summary = {
         "settings": described,
         "capacity": settings.cluster.note(),
         "notes": notes,
         "end_s": schedule.end_s,
-        "metrics": asdict(run.metrics) | ({} if run.target is None else {"fragmented_gpus": run.fragmented_gpus}),
+        "metrics": asdict(run.metrics)
+        | ({} if run.fragmented_gpus is None else {"fragmented_gpus": run.fragmented_gpus}),
         "files": {name: {"rows": table.height} for name, table in tables.items()},
     }
     _write_json(folder / SUMMARY, _plain(summary))
@@ -133,15 +120,9 @@ def write_rows(folder: Path, rows: Sequence[Mapping[str, object]], notes: Sequen
     return _write_json(folder / ROWS, {"notes": list(notes), "rows": list(rows)})
 
 
-def event_table(
-    schedule: Schedule, names: Mapping[str, Sequence[str | None]], shared: "SharedRun | None" = None
-) -> pl.DataFrame:
-    """Return the event log as a frame, with the columns of `names` (one value per job) after the job's serial.
-
-    With a run on shared machines, its `explanations` are the last columns.
-    """
+def event_table(schedule: Schedule, names: Mapping[str, Sequence[str | None]]) -> pl.DataFrame:
+    """Return the event log as a frame, with the columns of `names` (one value per job) after the job's serial."""
     columns = events(schedule)
-    columns |= {} if shared is None else explanations(shared, columns)
     frame = pl.DataFrame(
         {
             name: pl.Series(name, column.tolist(), dtype=pl.String) if column.dtype == np.object_ else column
@@ -161,7 +142,6 @@ def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str
             name: value if value is None or isinstance(value, int | float) else str(value)
             for name, value in discipline.items()
         },
-        **settings.aiming.settings(settings.discipline),
         "trace": trace_of(pool.jobs),
         "devices": run.arrivals.devices,
         "seed": run.arrivals.seed,
@@ -172,7 +152,11 @@ def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str
         "assumed_device_mem_gib": pool.assumed_device_mem_gib,
         "cluster": settings.cluster.source,
         "theta": settings.shrink_policy.theta,
-        **({} if run.shared is None else {"variation": settings.shared.variation, **asdict(settings.shared.policy)}),
+        **(
+            {}
+            if run.slowdown_model != SHARED
+            else {"variation": settings.shared.variation, **asdict(settings.shared.policy)}
+        ),
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.simulation.advice import ORACLE, REQUESTED, Advice
-from pipelines.simulation.energy.tables import SHOWN as ENERGY_SHOWN
+from pipelines.simulation.energy.account import SHOWN as ENERGY_SHOWN
 from pipelines.simulation.engine.slowdown import PoolJob
 from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
 from pipelines.simulation.job_pool import Pool
@@ -24,7 +24,7 @@ __all__ = ["Row", "averaged", "conclusion", "shown", "trace_of"]
 
 Row = dict[str, object]
 
-GROUPED_BY: Final = ("trace", "arm", "truth", "devices", "shift")
+GROUPED_BY: Final = ("trace", "arm", "truth", "devices")
 """Columns that, together with the seed, identify a row; columns that a row lacks are ignored."""
 
 SUMMARY_COLUMNS: Final = (
@@ -32,7 +32,6 @@ SUMMARY_COLUMNS: Final = (
     "arm",
     "truth",
     "devices",
-    "shift",
     "deployed",
     "completed",
     "killed",

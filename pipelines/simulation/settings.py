@@ -1,93 +1,33 @@
-"""Settings of a simulation: arrivals, cluster, discipline, outages, slowdown models, and targets of placements."""
+"""Settings of a simulation: arrivals, cluster, discipline, outages, slowdown models; the target of fragmentation."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.cluster_file import ClusterSpec, paper_cluster
 from pipelines.simulation.energy.site import Site
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S, Engine
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
-from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages, Workload
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, Workload
 from pipelines.simulation.shared.inputs import SHARED, SharedSettings
 from scheduler_core.cluster import Demand
-from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE, Sharing
-from scheduler_core.placement import AIMING, PLACEMENTS, sharing_of
+from scheduler_core.placement import PLACEMENTS, sharing_of
 from scheduler_core.queueing import Discipline, policy_of
 from scheduler_core.shrink import Guard, ShrinkPolicy
-from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_popularity, target_of
-from scheduler_core.types import IntArray
+from scheduler_core.target import WINDOW, TargetWorkload, target_of
 
-__all__ = ["PAPER_MIX", "PAPER_RATE_PER_H", "Aiming", "OutageRate", "SimulationSettings"]
-
-Target = Literal["online", "trace"]
+__all__ = ["PAPER_MIX", "PAPER_RATE_PER_H", "OutageRate", "SimulationSettings"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aiming:
-    """Which jobs form the target workload, for which a placement keeps GPUs usable.
-
-    The target is formed by the latest arrivals (`online`) or by all jobs of the run (`trace`). `popularity` is the
-    share of the jobs' pods that the target keeps, the most frequent specs first.
-    """
-
-    target: Target = "online"
-    popularity: float = 1.0
-
-    def check(self, discipline: Discipline) -> None:
-        """Raise BadUsage for an invalid popularity, or for a target that the placement does not use."""
-        if self == Aiming():
-            return
-        try:
-            check_popularity(self.popularity)
-        except BadInput as error:
-            raise BadUsage(str(error)) from error
-        if not PLACEMENTS[discipline.placement].aims:
-            raise BadUsage(
-                f"found the target {self.target} of popularity {self.popularity:g} with the placement "
-                f"{discipline.placement}, which uses no target; expected one of {', '.join(AIMING)}"
-            )
-
-    def workload(self, discipline: Discipline, workload: Workload) -> TargetWorkload | SlidingTarget | None:
-        """Return the target of the placement, None if it uses none or learns the default one.
-
-        It consists of the allocations that the workload's jobs get at their first start.
-        """
-        if not PLACEMENTS[discipline.placement].aims or self == Aiming():
-            return None
-        if self.target == "trace":
-            typed = discipline.match_gpu_type
-            return workload_target(workload, workload.granted_units, self.popularity, typed=typed)
-        return SlidingTarget(popularity=self.popularity)
-
-    def settings(self, discipline: Discipline) -> dict[str, object]:
-        """Return target and popularity for the summary of a run; both are None if the placement uses no target."""
-        used = PLACEMENTS[discipline.placement].aims
-        return {"target": self.target if used else None, "popularity": self.popularity if used else None}
-
-    def notes(self, discipline: Discipline) -> list[str]:
-        """Return a note on the target of the placement, if it uses one."""
-        if not PLACEMENTS[discipline.placement].aims:
-            return []
-        what = {
-            "online": f"the last {WINDOW} arrivals, updated at every arrival",
-            "trace": "all jobs of the run, known in advance (an oracle)",
-        }
-        specs = "" if self.popularity == 1.0 else f"the most frequent specs of {100 * self.popularity:g} % of "
-        return [f"{discipline.placement} aims at {specs}{what[self.target]}"]
-
-
-def workload_target(
-    workload: Workload, units: IntArray, popularity: float = 1.0, *, typed: bool = True
-) -> TargetWorkload:
-    """Return a target workload of all jobs, with each instance as a pod of the job's `units` (n, 3).
+def workload_target(workload: Workload, *, typed: bool) -> TargetWorkload:
+    """Return the target workload of all jobs at their requests, with each instance as a pod.
 
     GPU types are part of the target if `typed`. Jobs that do not fit the empty cluster are included.
     """
-    rows = zip(units.tolist(), workload.instances.tolist(), workload.gpu_type.tolist(), strict=True)
+    rows = zip(workload.request_units.tolist(), workload.instances.tolist(), workload.gpu_type.tolist(), strict=True)
     demands = (
         Demand(
             units=(cpu, mem, gpu),
@@ -96,7 +36,7 @@ def workload_target(
         )
         for (cpu, mem, gpu), instances, code in rows
     )
-    return target_of(demands, popularity)
+    return target_of(demands)
 
 
 PAPER_RATE_PER_H: Final = 70.0
@@ -139,8 +79,7 @@ class SimulationSettings:
       after the last event.
     - `seed`, `replications`: replication i draws arrivals, outages and placements from seed + i; the seed in
       `discipline` is ignored.
-    - `aiming`: target workload of placements that avoid fragmentation.
-    - `outages`: outages of machines, or the rate at which to draw them.
+    - `outages`: the rate at which outages of machines are drawn; None draws none.
     - `guards`: each gives one arm: `shrunk` has the peak-use guard, `unguarded` has none (as in Yang, Hong and Tang).
     - `shrink_policy`: parameters of Algorithm 1. Its guard and GPU memory are replaced by `guards` and the pool.
     - `engine`: how the rules run; `auto` compiles if that is estimated to be faster for all runs together.
@@ -155,8 +94,7 @@ class SimulationSettings:
     replications: int = 1
     cluster: ClusterSpec = field(default_factory=paper_cluster)
     discipline: Discipline = field(default_factory=Discipline)
-    aiming: Aiming = field(default_factory=Aiming)
-    outages: Outages | OutageRate = NO_OUTAGES
+    outages: OutageRate | None = None
     slowdown_models: Sequence[str] = tuple(SLOWDOWN_MODELS)
     guards: Sequence[Guard] = ("usage",)
     shared: SharedSettings = field(default_factory=SharedSettings)
@@ -170,10 +108,8 @@ class SimulationSettings:
                 f"simulate: found slowdown models {list(self.slowdown_models)} and {self.replications} replications, "
                 f"expected some of {', '.join((*SLOWDOWN_MODELS, SHARED))} and at least one replication"
             )
-        self.aiming.check(self.discipline)
         if SHARED in self.slowdown_models:
-            outages = isinstance(self.outages, OutageRate) or len(self.outages.machine) > 0
-            self.shared.check(self.discipline, outages=outages, energy=self.site is not None)
+            self.shared.check(self.discipline, outages=self.outages is not None, energy=self.site is not None)
         if not 0.0 <= self.warm_up_s < self.horizon_s:
             raise BadUsage(f"simulate: found a warm-up of {self.warm_up_s:g} s, expected below {self.horizon_s:g} s")
         if self.discipline.match_gpu_type and not any(machine.gpu_type for machine in self.cluster.machines):
@@ -196,7 +132,9 @@ class SimulationSettings:
 
     def notes(self) -> list[str]:
         """Return notes on the assumptions of the simulation, to print with its results."""
-        notes = [self.cluster.note(), _SHARING_NOTES[self.sharing], *self.aiming.notes(self.discipline)]
+        notes = [self.cluster.note(), _SHARING_NOTES[self.sharing]]
+        if PLACEMENTS[self.discipline.placement].aims:
+            notes.append(f"{self.discipline.placement} aims at the last {WINDOW} arrivals, updated at every arrival")
         endless = not math.isfinite(self.horizon_s)
         if self.sharing == "devices":
             notes.append(
@@ -204,11 +142,9 @@ class SimulationSettings:
                 f"until the {'last submission' if endless else 'horizon'}"
             )
         notes.append(self._order_note())
-        if isinstance(self.outages, OutageRate):
+        if self.outages is not None:
             rate = f"machines fail every {self.outages.mtbf_h:g} h on average, and are away {self.outages.mttr_h:g} h"
             notes.append(f"{rate}, until the last submission" if endless else rate)
-        elif len(self.outages.machine):
-            notes.append(f"{len(self.outages.machine)} machine outages from the file")
         if self.warm_up_s:
             notes.append(
                 f"measured from {self.warm_up_s / SECONDS_PER_HOUR:g} h on: jobs that arrived and "

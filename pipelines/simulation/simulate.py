@@ -8,9 +8,8 @@ import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import REQUESTED, advice, shared_arms
-from pipelines.simulation.energy.account import EnergyAccount
+from pipelines.simulation.energy.account import EnergyAccount, energy_figures
 from pipelines.simulation.energy.site import Site
-from pipelines.simulation.energy.tables import energy_figures
 from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, poisson_draws
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics
@@ -48,7 +47,7 @@ class SimulationResult:
     """The results of a simulation as flat rows, with notes on assumptions.
 
     `rows` has one row per population (column `devices`: all jobs, or jobs on GPUs of known memory), seed, slowdown
-    model, arm and shift; `reclaimed` sums over the pool, one row per arm, resource and reason of the target.
+    model and arm; `reclaimed` sums over the pool, one row per arm, resource and reason of the target.
     """
 
     rows: list[Row]
@@ -180,7 +179,6 @@ def _row(run: Run, base: _Base, common: Row, site: Site | None) -> Row:
         "seed": run.arrivals.seed,
     }
     if site is not None and run.energy is not None and base.energy is not None:
-        where |= {} if site.holding is None else {"shift": run.shift}
         where |= {} if site.grid is None else {"zone": site.grid.zone, "pue": site.grid.pue}
         figures |= energy_figures(run.energy, run.metrics, base.energy, base.metrics, grid=site.grid is not None)
     return {**where, **common, **{name: finite(value) for name, value in figures.items()}}

@@ -24,7 +24,6 @@ __all__ = [
     "arriving",
     "as_requested",
     "gangs_of",
-    "recorded_workload",
     "requests_of",
     "starts_under",
     "uses_of",
@@ -140,20 +139,6 @@ def divided(units: IntArray, pieces: IntArray) -> IntArray:
     """Divide the units (n, 3) of each row by its number of equal pieces, and round up."""
     each: IntArray = -(-units // pieces[:, None])
     return each
-
-
-def recorded_workload(
-    jobs: pl.DataFrame, *, predicted_s: FloatArray | None = None, gpus_per_machine: int | None = None
-) -> Workload:
-    """Return a workload of recorded jobs with their recorded arrivals, full requests and recorded run times.
-
-    `jobs` (n rows) must be sorted by `submit_ts` and have run times, as returned by `job_pool.submissions`; the first
-    job arrives at 0 s. `predicted_s` (n) is NaN if unknown. Null requests become 0. Jobs of unknown user share one user
-    code. Jobs that failed in the trace fail in the simulation. Single-instance jobs of more than `gpus_per_machine`
-    GPUs are divided, see `gangs_of`.
-    """
-    gangs = gangs_of(jobs, gpus_per_machine=gpus_per_machine)
-    return arriving(gangs, as_requested(gangs, predicted_s), submitted_s(jobs))
 
 
 def submitted_s(jobs: pl.DataFrame) -> FloatArray:

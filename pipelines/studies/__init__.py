@@ -23,7 +23,7 @@ _ROOM: Final = "pipelines.studies"
 
 STUDIES: Final[dict[str, Entry]] = {
     "reclaim": Entry(
-        f"{_ROOM}.reclaim.study:RECLAIMING",
+        f"{_ROOM}.reclaim:RECLAIMING",
         "Give what running jobs leave unused to waiting ones: share of an oracle's gain, kills and stretch, by arm.",
     ),
     "shrinking": Entry(

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +12,8 @@ import polars as pl
 
 from pipelines.errors import BadUsage, SourceError
 from pipelines.simulation.energy.grid_files import zone_files
-from pipelines.studies.study import option
-from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.hourly import HourlySeries
 from scheduler_core.types import FloatArray
-
-__all__ = ["ByFrequency", "RecordedHours", "by_frequency", "gavel_throughputs", "months_option", "recorded_hours"]
 
 FREQUENCY: Final = "frequency(MHz)"
 NODE_TYPES: Final = {
@@ -64,11 +60,9 @@ def _wide(folder: Path, name: str) -> pl.DataFrame:
         frame = read.select(FREQUENCY, pl.exclude(FREQUENCY).cast(pl.Float64))
     except (pl.exceptions.PolarsError, ValueError, OSError) as error:
         raise SourceError(f"{name} is not in its format: {str(error).splitlines()[0][:200]}") from error
-    if heads != sorted(set(heads)) or not heads or frame.is_empty() or not frame[FREQUENCY].is_unique().all():
-        raise SourceError(f"{name}: expected each workload once, and frequencies that ascend")
     values = frame.drop(FREQUENCY).to_numpy()
-    if wrong := np.flatnonzero(~(np.isfinite(values) & (values > 0.0)).all(axis=1)).tolist():
-        raise SourceError(f"{name}, row {wrong[0] + 2}: expected finite numbers above zero; mend or leave out the row")
+    if heads != sorted(set(heads)) or not values.size or not (np.isfinite(values) & (values > 0.0)).all():
+        raise SourceError(f"{name}: expected frequencies that ascend, and finite numbers above zero")
     return frame
 
 
@@ -114,81 +108,21 @@ def _found(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def months_option(default: tuple[int, ...], shown: str) -> tuple[int, ...]:
-    """Declare `--months`, the months of the year in which simulations start."""
-    return option(
-        default,
-        name="--months",
-        help="Month in which simulations start, 1 to 12 (may be repeated).",
-        minimum=1,
-        maximum=12,
-        shown=shown,
-    )
+def recorded_hours(folder: Path, zone: str, kind: Literal["carbon", "price"]) -> tuple[HourlySeries, tuple[str, ...]]:
+    """Return a zone's series, which repeats so that a run that begins in December may go on, and notes on its files."""
+    files = zone_files(folder, zone)
+    series = files.carbon if kind == "carbon" else files.price
+    if series is None:
+        raise BadUsage(f"--zone {zone}: found no file of {kind} in {folder}, expected {kind}_YEAR.csv; add one")
+    return series.going_round(), files.notes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedHours:
-    """A zone's series of `kind`, and the first moments of the chosen months `starts_ts` and of the months after them.
-
-    The series repeats, so that a run that starts in December may go on; every chosen month itself is covered.
-    """
-
-    zone: str
-    series: HourlySeries
-    starts_ts: FloatArray
-    ends_ts: FloatArray
-    notes: tuple[str, ...]
-
-    def drawn_ts(self, rng: np.random.Generator) -> float:
-        """Draw the Unix time of one hour of the chosen months, all equally likely."""
-        hours = ((self.ends_ts - self.starts_ts) / HOUR_S).astype(np.int64)
-        hour = int(rng.integers(hours.sum()))
-        month = int(np.searchsorted(np.cumsum(hours), hour, side="right"))
-        return float(self.starts_ts[month]) + HOUR_S * (hour - int(hours[:month].sum()))
-
-
-def recorded_hours(
-    folder: Path,
-    zones: Sequence[str],
-    kind: Literal["carbon", "price"],
-    *,
-    year: int | None,
-    months: Sequence[int],
-) -> list[RecordedHours]:
-    """Read a series of every zone, and check that it covers the months of the year; without both, use all its hours."""
-    found: list[RecordedHours] = []
-    for zone in dict.fromkeys(zones):
-        files = zone_files(folder, zone)
-        series = files.carbon if kind == "carbon" else files.price
-        if series is None:
-            raise BadUsage(f"--zone {zone}: found no file of {kind} in {folder}, expected {kind}_YEAR.csv; add one")
-        year = year or (datetime.fromtimestamp(series.start_s, UTC).year if months else None)
-        starts_ts, ends_ts = _months(year, months) if year else (np.array([series.start_s]), np.array([series.until_s]))
-        if (starts_ts < series.start_s).any() or (ends_ts > series.until_s).any():
-            first, last = (datetime.fromtimestamp(ts, UTC) for ts in (series.start_s, series.until_s))
-            wanted = f"months {', '.join(map(str, sorted(set(months))))} of {year}" if months else f"year {year}"
-            raise BadUsage(
-                f"--zone {zone}: found {kind} from {first:%Y-%m-%d} to {last:%Y-%m-%d}, expected all of the {wanted}; "
-                "choose --year and --months, or add files"
-            )
-        found.append(
-            RecordedHours(
-                zone=zone,
-                series=series.going_round(),
-                starts_ts=starts_ts,
-                ends_ts=ends_ts,
-                notes=files.notes,
-            )
+def month_of(series: HourlySeries, month: int) -> tuple[float, float]:
+    """Return the Unix times at which a month and the next one begin, in the year in which the series begins."""
+    year = datetime.fromtimestamp(series.start_s, UTC).year
+    begin_ts, end_ts = (datetime(year + at // 12, at % 12 + 1, 1, tzinfo=UTC).timestamp() for at in (month - 1, month))
+    if not series.start_s <= begin_ts < end_ts <= series.until_s:
+        raise BadUsage(
+            f"found {series.unit} without all of {year}-{month:02}, expected hours of the whole year; add files"
         )
-    return found
-
-
-def _months(year: int, months: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """Return the Unix times at which the months begin, and those at which the months after them do; all by default."""
-    chosen = sorted(set(months)) or range(1, 13)
-    begins = [(year, month) for month in chosen]
-    ends = [(year + month // 12, month % 12 + 1) for month in chosen]
-    starts_ts, ends_ts = (
-        np.array([datetime(*each, 1, tzinfo=UTC).timestamp() for each in moments]) for moments in (begins, ends)
-    )
-    return starts_ts, ends_ts
+    return begin_ts, end_ts

@@ -21,12 +21,10 @@ from pipelines.studies.study import (
     Row,
     Study,
     cluster_option,
-    grid_option,
     option,
     seed_option,
     seeds_option,
     trace_option,
-    year_option,
 )
 from scheduler_core.planning.sites import policy
 from scheduler_core.types import FloatArray
@@ -47,20 +45,19 @@ class Config:
 
     trace: str | None = trace_option()
     cluster: str | None = cluster_option()
-    grid: Path | None = grid_option()
+    grid: Path | None = option(
+        None, help="Folder of hourly series, one subfolder a zone.", shown="grid below TAUT_ENERGY"
+    )
     zones: tuple[str, ...] = option(
         (), name="--zone", help="Zone of a site (repeat it, 2 to 8).", shown="six zones, 320 GPUs"
     )
-    year: int | None = year_option()
+    year: int | None = option(
+        None, help="Year of the series to use.", minimum=1900, maximum=2200, shown="the year of the files"
+    )
     regimes: tuple[Regime, ...] = option(
         get_args(Regime), name="--regime", help="Worth of GPU time and slack (may be repeated).", shown="all of them"
     )
     load: float = option(0.9, help="GPU time that arrives, over all there is.", minimum=0.05, maximum=3.0)
-    bounds: bool = option(
-        True,
-        name="--bounds/--no-bounds",
-        help="Bound each week with all knowledge; without bounds utility is in USD a week.",
-    )
     agent_seeds: int = option(
         2, help="Training seeds of the neural agents, in the first regime; 0 leaves them out.", minimum=0, maximum=100
     )
@@ -79,7 +76,7 @@ def run(config: Config, context: Context) -> Findings:
         f"{trace}: {note}",
         f"weeks of jobs are drawn on the grids of {begin:%Y}: training on January to August and the first 60 % of the "
         "recorded weeks, tuning on September and the next 20 %, judging on October to December and the last 20 %",
-        f"utility: 0 if no job runs, {BOUNDED if config.bounds else 'otherwise USD a week'}",
+        f"utility: 0 if no job runs, {BOUNDED}",
         "policies see predicted run times, and forecasts by the same hour of the day before",
         f"sites: {'; '.join(map(str, places))}; sizes, PUE, data volume, egress price and origins are ours",
         "intervals are over weeks, paired; a trained policy is the mean of its training seeds in each week",
@@ -90,7 +87,7 @@ def run(config: Config, context: Context) -> Findings:
             batch(places, pool, terms, PERIODS[name], seed=config.seed, load=config.load, draws=draws)
             for name, draws in (("train", 1), ("tune", 4), ("judge", 1))
         )
-        bounds = bounds_of(judge, config.seed) if config.bounds else []
+        bounds = bounds_of(judge, config.seed)
         context.talk(f"{regime}: {len(bounds)} weeks bounded")
         rolling = tuned_rolling(tune)
         notes.append(f"{regime}: rolling has patience {rolling.params[0]:g}, bid price {rolling.params[1]:g}")
@@ -110,8 +107,7 @@ def run(config: Config, context: Context) -> Findings:
             found += _agents(train, tune, judge, config)
         for row in found:
             if "week" in row:
-                best_usd = bounds[int(str(row["week"]))].bound_usd if bounds else 1.0
-                row["utility"] = float(str(row["utility_usd"])) / best_usd
+                row["utility"] = float(str(row["utility_usd"])) / bounds[int(str(row["week"]))].bound_usd
             rows.append({"regime": regime, **row})
     runs = pl.DataFrame(rows, infer_schema_length=None)
     return findings(runs, trace, notes)
@@ -134,10 +130,8 @@ def findings(runs: pl.DataFrame, trace: str, notes: Sequence[str]) -> Findings:
     for regime in regimes:
         weekly = {name: _weekly(runs, regime, name, "utility") for name in [*names, FEASIBLE]}
         weekly = {name: found for name, found in weekly.items() if len(found)}
-        gap = float("nan")
-        if FEASIBLE in weekly:
-            weekly[FEASIBLE] = np.max(np.stack(list(weekly.values())), axis=0)
-            gap = float((weekly[FEASIBLE] - weekly[GREEDY]).mean())
+        weekly[FEASIBLE] = np.max(np.stack(list(weekly.values())), axis=0)
+        gap = float((weekly[FEASIBLE] - weekly[GREEDY]).mean())
         for name, found in weekly.items():
             utility.append(_against(regime, name, weekly, found, gap))
             figures = {part: _weekly(runs, regime, name, part) for part in PARTS}
@@ -188,7 +182,7 @@ def _claims(runs: pl.DataFrame, regime: str, weekly: dict[str, FloatArray], gap:
     rows: list[Row] = [
         {"regime": regime, "claim": claim, **found.columns("value"), **({} if holds is None else {"holds": holds})}
         for claim, (found, holds) in claims.items()
-        if "share of the gap" not in claim or (regime in BARS and FEASIBLE in weekly)
+        if "share of the gap" not in claim or regime in BARS
     ]
     least_loaded = float(weekly["least_loaded"].mean())
     gain = float(scorer.mean()) / least_loaded - 1.0 if least_loaded > 0.0 else float("nan")

@@ -67,16 +67,6 @@ def energy_option() -> Path | None:
     )
 
 
-def grid_option() -> Path | None:
-    """Declare `--grid`; if it is not given, the folder is `grid` in `Context.energy`."""
-    return option(None, help="Folder of hourly series, one subfolder a zone.", shown="grid below TAUT_ENERGY")
-
-
-def year_option() -> int | None:
-    """Declare `--year`; if it is not given, it is the year in which the series of the first zone begins."""
-    return option(None, help="Year of the series to use.", minimum=1900, maximum=2200, shown="the year of the files")
-
-
 def _absent(*_: object) -> NoReturn:
     raise BadUsage("this study opens no lake here")
 

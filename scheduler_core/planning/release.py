@@ -1,22 +1,14 @@
 """Choose at a job's arrival when it enters the queue: within its slack, in an hour of low forecast carbon or price."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["Slack", "forecast", "foreseen", "released_s"]
-
-MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
-"""Maximum slack in hours; forecasts repeat one day and are of no use for later weeks."""
-
-MOST_RUN_FRAC: Final = 100.0
-"""Maximum slack as a multiple of the predicted run time (our choice); a larger value is refused as a mistake."""
+__all__ = ["forecast", "foreseen", "released_s"]
 
 RECENT_DAYS: Final = 14
 DAY_WEIGHT: Final = 0.85
@@ -32,36 +24,6 @@ LONGEST_RUN_S: Final = 366 * HOURS_PER_DAY * HOUR_S
 
 _BETTER: Final = 1e-9
 """Minimum relative gain for a later hour to count as better than an earlier one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slack:
-    """Longest delay of a job: either in seconds, or as a fraction of its predicted run time.
-
-    With a fraction, a job without a predicted run time is not delayed.
-    """
-
-    longest_s: float | None = None
-    run_frac: float | None = None
-
-    def __post_init__(self) -> None:
-        given = [each for each in (self.longest_s, self.run_frac) if each is not None]
-        if len(given) != 1 or not 0.0 <= given[0] < float("inf"):
-            raise BadInput(f"slack: found longest_s={self.longest_s}, run_frac={self.run_frac}; set one, to 0 or more")
-        if self.longest_s is not None and self.longest_s > MOST_SLACK_H * HOUR_S:
-            raise BadInput(f"found a slack of {self.longest_s / HOUR_S:g} h, expected at most {MOST_SLACK_H} h")
-        if self.run_frac is not None and self.run_frac > MOST_RUN_FRAC:
-            raise BadInput(
-                f"found a slack of {self.run_frac:g} of the predicted run time, expected at most {MOST_RUN_FRAC:g} "
-                f"({MOST_RUN_FRAC:.0%})"
-            )
-
-    def of(self, predicted_s: FloatArray) -> FloatArray:
-        """Return the longest delay of each job in seconds, at most a week; shape (n,)."""
-        if self.longest_s is not None:
-            return np.full(len(predicted_s), self.longest_s)
-        known = np.where(np.isfinite(predicted_s), predicted_s, 0.0)
-        return np.asarray(np.minimum((self.run_frac or 0.0) * known, MOST_SLACK_H * HOUR_S), dtype=np.float64)
 
 
 def forecast(series: HourlySeries, hours: IntArray, ahead_h: int | IntArray) -> FloatArray:

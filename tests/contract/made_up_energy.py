@@ -10,6 +10,7 @@ WORKLOADS = ("FDTD", "LSTM", "ResN50")
 MHZ = (800, 950, 1100, 1250, 1400, 1530)
 ZONES = ("AA", "BB")
 HOURS = 365 * 24
+PRICES = ("price", "Datetime (UTC),Price (USD/MWh)", 60.0, 45.0)
 
 
 def write_energy(folder: Path, models: Path) -> None:
@@ -28,18 +29,18 @@ def write_energy(folder: Path, models: Path) -> None:
     (folder / "throughput/gavel_throughputs.json").write_text(json.dumps(told))
     for at, zone in enumerate(ZONES):
         (folder / "grid" / zone).mkdir(parents=True)
-        for kind, base, swing in (("carbon", 300.0, 150.0), ("price", 60.0, 45.0)):
-            _write_hours(folder / f"grid/{zone}/{kind}_2023.csv", base * (1.0 + 0.4 * at), swing, at)
+        for kind, column, base, swing in (("carbon", "ts,carbon_g_per_kwh", 300.0, 150.0), PRICES):
+            _write_hours(folder / f"grid/{zone}/{kind}_2023.csv", column, base * (1.0 + 0.4 * at), swing, at)
 
 
 def _time(model: dict[str, float], mhz: float) -> float:
     return model["a"] + model["b_mhz"] / mhz
 
 
-def _write_hours(path: Path, base: float, swing: float, shift: int) -> None:
+def _write_hours(path: Path, header: str, base: float, swing: float, shift: int) -> None:
     """Write an hourly series with a daily and a yearly wave."""
     first = datetime(2023, 1, 1, tzinfo=UTC)
-    lines = ["ts,value"]
+    lines = [header]
     for hour in range(HOURS):
         wave = sin(2 * pi * (hour / 24 + 0.3 * shift)) + 0.5 * sin(2 * pi * hour / HOURS)
         lines.append(f"{first + timedelta(hours=hour):%Y-%m-%dT%H:%MZ},{base + swing * wave:.3f}")

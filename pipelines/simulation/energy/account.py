@@ -1,5 +1,6 @@
-"""The energy account of a schedule: kWh, CO2 and cost by job, machine and hour, by exact integrals of power."""
+"""The energy account of a schedule: kWh, CO2 and cost by exact integrals of power, and the metrics of a result row."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -9,18 +10,17 @@ import numpy as np
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.job_metrics import Uses, drawn_units, instance_units
+from pipelines.simulation.measures.metrics import Metrics
 from scheduler_core.cluster import UNITS, Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.hourly import HOUR_S, Grid, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, Grid
 from scheduler_core.planning.power import Assumed, NodePower
-from scheduler_core.types import BoolArray, FloatArray, IntArray
+from scheduler_core.types import FloatArray
 
-__all__ = ["WATTS_PER_KW", "Amounts", "EnergyAccount", "account"]
+__all__ = ["G_PER_KG", "WATTS_PER_KW"]
 
 WATTS_PER_KW: Final = 1000.0
-
-PARTS = ("cpu_busy", "gpu_busy", "cpu_idle", "gpu_idle")
-"""Parts of the power that a run draws, in column order; the idle parts are its share of its machines' idle power."""
+G_PER_KG: Final = 1000.0
 
 
 class Totals(NamedTuple):
@@ -48,34 +48,13 @@ class Amounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyAccount:
-    """Energy, carbon and cost of a simulation from `from_s` to its end.
+    """Energy, carbon and cost of a simulation: of each job (n), and of the whole cluster.
 
-    - `start_ts`, `from_s`, `until_s`: Unix time of the simulation's 0 s; start and end of the account in its seconds.
-    - `pue`: power usage effectiveness, a factor of `carbon_g` and `cost_usd`. kWh are of the machines alone.
-    - `jobs` (n): energy of each job above idle, plus its share of the idle energy of its machines.
-    - `jobs_parts_kwh` (n, 4): the kWh of `jobs` divided into `PARTS`.
-    - `held_s` (n,): time for which each job held machines, summed over its runs.
-    - `known` (n,): whether the CPU and GPU use of each job was measured; if not, it is assumed.
-    - `machines`, `unallocated` (m): total of each machine; idle energy of the capacity that no job held.
-    - `hour_ts`, `hours` (h): Unix time at which each hour of the grid begins, and the total of the cluster in it.
+    A job has its energy above idle, plus its share of the idle energy of its machines.
     """
 
-    start_ts: float
-    from_s: float
-    until_s: float
-    pue: float
     jobs: Amounts
-    jobs_parts_kwh: FloatArray
-    held_s: FloatArray
-    known: BoolArray
-    machines: Amounts
-    unallocated: Amounts
-    hour_ts: FloatArray
-    hours: Amounts
-
-    def total(self) -> Totals:
-        """Return energy, carbon and cost of the whole cluster."""
-        return self.machines.total()
+    total: Totals
 
 
 def account(
@@ -92,8 +71,7 @@ def account(
     """Compute the energy account of a schedule by exact integration over time, without sampling.
 
     Machines always draw their idle power, except during outages. Carbon in g = kWh x PUE x intensity in g/kWh, and cost
-    in USD = kWh x PUE x price in USD/kWh. Without a grid only kWh are computed. The totals of the cluster equal the sum
-    over jobs plus the unallocated amounts, the sum over hours, and the sum over machines, up to rounding.
+    in USD = kWh x PUE x price in USD/kWh. Without a grid only kWh are computed.
 
     `uses` are the average uses of one instance of each job; NaN is replaced by `assumed`. `powers` has one entry per
     machine. `start_ts` is the Unix time of the simulation's 0 s, `from_s` the start of the account in seconds of the
@@ -101,50 +79,23 @@ def account(
 
     References
     ----------
-    codecarbon: energy by part, emissions = energy x intensity, PUE as a factor. The division of idle power is ours.
+    codecarbon: emissions = energy x intensity, PUE as a factor. The division of idle power is ours.
     """
     if not 0.0 <= from_s <= schedule.end_s:
         raise BadInput(f"account: found a start at {from_s} s, expected 0 to {schedule.end_s} s")
     window = _Window(grid=grid or Grid(zone="none"), start_ts=start_ts, from_s=from_s, until_s=schedule.end_s)
     fleet = _fleet(schedule.machines, powers)
-    run, machine, entry_kw, known_runs = _drawn(schedule, uses, fleet, assumed)
-    runs, jobs, machines = len(schedule.job), len(schedule.workload), len(schedule.machines)
+    busy_kw, held_kw = _drawn(schedule, uses, fleet, assumed)
     of_run = window.factors(schedule.start_s, schedule.end_run_s)
-    run_kw, of_entry = _summed(run, entry_kw, runs), of_run[run]
     idle_kw = (fleet.cpu_idle_w + fleet.gpus * fleet.gpu_idle_w) / WATTS_PER_KW
     away = united(outages)
-    spared = idle_kw[away.machine, None] * window.factors(away.down_s, away.up_s)
-    always = idle_kw[:, None] * window.factors(np.array([from_s]), np.array([schedule.end_s]))
-    idle = always - _summed(away.machine, spared, machines)
-    work = _summed(machine, of_entry * entry_kw[:, :2].sum(axis=1, keepdims=True), machines)
-    held = _summed(machine, of_entry * entry_kw[:, 2:].sum(axis=1, keepdims=True), machines)
-    hour_ts, hours = window.by_hour(
-        np.concatenate([[from_s], away.down_s, schedule.start_s]),
-        np.concatenate([[schedule.end_s], away.up_s, schedule.end_run_s]),
-        np.concatenate([[idle_kw.sum()], -idle_kw[away.machine], run_kw[:, :2].sum(axis=1)]),
-    )
-    known = np.ones(jobs, dtype=np.bool_)
-    known[schedule.job[~known_runs]] = False
-    of_jobs = _summed(schedule.job, of_run * run_kw.sum(axis=1, keepdims=True), jobs) + window.unknown
-    return EnergyAccount(
-        start_ts=start_ts,
-        from_s=from_s,
-        until_s=schedule.end_s,
-        pue=window.grid.pue,
-        jobs=Amounts(*of_jobs.T),
-        jobs_parts_kwh=_summed(schedule.job, run_kw * of_run[:, :1], jobs),
-        held_s=_summed(schedule.job, of_run[:, :1] * HOUR_S, jobs)[:, 0],
-        known=known,
-        machines=Amounts(*(idle + work).T),
-        unallocated=Amounts(*(idle - held).T),
-        hour_ts=hour_ts,
-        hours=hours,
-    )
-
-
-def _summed(rows: IntArray, amounts: FloatArray, count: int) -> FloatArray:
-    """Return the sums of amounts (n, c) by group; `rows` (n,) holds the group (0 .. count - 1) of each."""
-    return np.column_stack([np.bincount(rows, weights=column, minlength=count) for column in amounts.T])
+    [always] = window.factors(np.array([from_s]), np.array([schedule.end_s]))
+    total = idle_kw.sum() * always - idle_kw[away.machine] @ window.factors(away.down_s, away.up_s) + busy_kw @ of_run
+    of_jobs = [
+        np.bincount(schedule.job, weights=column * (busy_kw + held_kw), minlength=len(schedule.workload))
+        for column in of_run.T
+    ]
+    return EnergyAccount(jobs=Amounts(*(np.stack(of_jobs) + window.unknown[:, None])), total=Totals(*total.tolist()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +114,8 @@ class _Window:
 
     def factors(self, begin_s: FloatArray, end_s: FloatArray) -> FloatArray:
         """Return kWh, carbon (g) and cost (USD) of drawing 1 kW during the parts of spans in the window (n, 3)."""
-        begins, ends = self._within(begin_s, end_s)
+        begins = np.clip(begin_s, self.from_s, self.until_s)
+        ends = np.maximum(np.clip(end_s, self.from_s, self.until_s), begins)
         integrals = [
             np.full(len(begins), np.nan)
             if series is None
@@ -171,30 +123,6 @@ class _Window:
             for series in (self.grid.carbon, self.grid.price)
         ]
         return np.column_stack([(ends - begins) / HOUR_S, *integrals])
-
-    def by_hour(self, begin_s: FloatArray, end_s: FloatArray, kw: FloatArray) -> tuple[FloatArray, Amounts]:
-        """Return the hours that the window touches, and in each hour the sum of all spans' energy, carbon and cost."""
-        first = float(np.floor((self.start_ts + self.from_s) / HOUR_S))
-        count = max(int(np.ceil((self.start_ts + self.until_s) / HOUR_S - first)), 1)
-        shift_s = self.start_ts - first * HOUR_S
-        begins, ends = ((each + shift_s) / HOUR_S for each in self._within(begin_s, end_s))
-        level, partly = np.zeros(count + 2), np.zeros(count + 2)
-        for at, signed in ((begins, kw), (ends, -kw)):
-            hour = np.minimum(at.astype(np.int64), count)
-            partly += np.bincount(hour, weights=signed * (hour + 1 - at), minlength=count + 2)
-            level += np.bincount(hour + 1, weights=signed, minlength=count + 2)
-        kwh = (np.cumsum(level) + partly)[:count]
-        hour_ts = (first + np.arange(count, dtype=np.float64)) * HOUR_S
-        return hour_ts, Amounts(
-            kwh, kwh * self._level(self.grid.carbon, hour_ts), kwh * self._level(self.grid.price, hour_ts)
-        )
-
-    def _within(self, begin_s: FloatArray, end_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        begins = np.clip(begin_s, self.from_s, self.until_s)
-        return begins, np.maximum(np.clip(end_s, self.from_s, self.until_s), begins)
-
-    def _level(self, series: HourlySeries | None, hour_ts: FloatArray) -> FloatArray:
-        return np.full(len(hour_ts), np.nan) if series is None else self.grid.pue * series.at(hour_ts)
 
 
 def united(outages: Outages) -> Outages:
@@ -235,13 +163,8 @@ def _fleet(machines: Sequence[Machine], powers: Sequence[NodePower]) -> _Fleet:
     return _Fleet(*np.array(rows, dtype=np.float64).T)
 
 
-def _drawn(
-    schedule: Schedule, uses: Uses, fleet: _Fleet, assumed: Assumed
-) -> tuple[IntArray, IntArray, FloatArray, BoolArray]:
-    """Return the power of each run on each of its machines: its power above idle, and its share of the idle power.
-
-    Run, machine and kW by part (e, 4) have one entry per run and machine, as in `Schedule.hosts`; the last column (k,)
-    is whether the CPU and GPU use of each run was measured.
+def _drawn(schedule: Schedule, uses: Uses, fleet: _Fleet, assumed: Assumed) -> tuple[FloatArray, FloatArray]:
+    """Return the kW of each run (k,) above the idle power of its machines, and its share of that idle power.
 
     A GPU draws idle + (full - idle) x use watts, and the CPUs of a machine too, with the mean use of all its cores: we
     assume that power is linear in use. A run is charged the idle power of its GPUs, and of the CPUs in proportion to
@@ -249,38 +172,82 @@ def _drawn(
     """
     run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
     machine = np.asarray(schedule.hosts, dtype=np.int64)
-    gpus, gpus_used, gpu_known = _held(schedule, uses, 2, assumed.gpu_frac)
-    cores, cores_used, cpu_known = _held(schedule, uses, 0, assumed.cpu_frac)
+    gpus, gpus_used = _held(schedule, uses, 2, assumed.gpu_frac)
     if schedule.workload.request_units[:, 0].any():
+        cores, cores_used = _held(schedule, uses, 0, assumed.cpu_frac)
         part, busy = _over(cores[run], fleet.cores[machine]), _over(cores_used[run], fleet.cores[machine])
     else:
         part = _over(gpus[run], fleet.gpus[machine])
         busy = part * assumed.cpu_frac
-        cpu_known = np.zeros_like(cpu_known)
-    watts = [
-        busy * (fleet.cpu_full_w - fleet.cpu_idle_w)[machine],
-        gpus_used[run] * (fleet.gpu_full_w - fleet.gpu_idle_w)[machine],
-        part * fleet.cpu_idle_w[machine],
-        gpus[run] * fleet.gpu_idle_w[machine],
-    ]
-    kw = np.column_stack(watts) * schedule.host_counts[:, None] / WATTS_PER_KW
-    return run, machine, kw, cpu_known & gpu_known
+    work_w = busy * (fleet.cpu_full_w - fleet.cpu_idle_w)[machine]
+    work_w += gpus_used[run] * (fleet.gpu_full_w - fleet.gpu_idle_w)[machine]
+    idle_w = part * fleet.cpu_idle_w[machine] + gpus[run] * fleet.gpu_idle_w[machine]
+    busy_kw, held_kw = (
+        np.bincount(run, weights=each * schedule.host_counts, minlength=len(schedule.job)) / WATTS_PER_KW
+        for each in (work_w, idle_w)
+    )
+    return busy_kw, held_kw
 
 
-def _held(
-    schedule: Schedule, uses: Uses, resource: int, assumed_frac: float
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Return the amounts that one instance of each run (k,) holds and uses, and whether the use was measured.
-
-    A run that holds none of the resource counts as measured.
-    """
+def _held(schedule: Schedule, uses: Uses, resource: int, assumed_frac: float) -> tuple[FloatArray, FloatArray]:
+    """Return the amounts that one instance of each run (k,) holds and uses."""
     held = instance_units(schedule, resource) / UNITS[resource]
-    instances = schedule.workload.instances[schedule.job]
-    used = drawn_units(schedule, uses, resource) / instances / UNITS[resource]
-    unknown = np.isnan(used)
-    known: BoolArray = ~unknown | (held == 0.0)
-    return held, np.where(unknown, assumed_frac * held, used), known
+    used = drawn_units(schedule, uses, resource) / schedule.workload.instances[schedule.job] / UNITS[resource]
+    return held, np.where(np.isnan(used), assumed_frac * held, used)
 
 
 def _over(amounts: FloatArray, whole: FloatArray) -> FloatArray:
     return np.divide(amounts, whole, out=np.zeros_like(amounts), where=whole > 0.0)
+
+
+SHOWN: Final = (
+    "energy_kwh",
+    "carbon_kg",
+    "cost_usd",
+    "energy_per_finished_saved_frac",
+    "carbon_per_finished_saved_frac",
+    "cost_per_finished_saved_frac",
+)
+"""Energy metrics that the summary table shows."""
+
+
+def energy_figures(
+    account: EnergyAccount, metrics: Metrics, base: EnergyAccount, base_metrics: Metrics, *, grid: bool
+) -> dict[str, float]:
+    """Return the energy metrics of one run: of the cluster, of its jobs, per finished job, and savings against `base`.
+
+    `*_saved_frac` is (base - value) / |base|. `*_per_finished` divides by the number of jobs that completed or failed,
+    which may differ between arms. kWh are of the machines alone; carbon and cost include PUE, and are left out without
+    a `grid`. `*_jobs_*_per_kwh` is the mean carbon intensity or price of the energy of all jobs; it shows the
+    effect of holding jobs separately from changes of their kWh. `*_job_mean_*` is the unweighted mean over jobs.
+    """
+    figures: dict[str, float] = {}
+    jobs, of_jobs = account.jobs, account.jobs.total()
+    finished, base_finished = (each.completed + each.failed for each in (metrics, base_metrics))
+    columns = (("energy", "kwh", 1.0), ("carbon", "kg", G_PER_KG), ("cost", "usd", 1.0))
+    totals = zip(columns, account.total, of_jobs, base.total, strict=True)
+    for (name, unit, scale), cluster, part, base_cluster in list(totals)[: 3 if grid else 1]:
+        whole, base_whole = cluster / scale, base_cluster / scale
+        each, base_each = _ratio(whole, finished), _ratio(base_whole, base_finished)
+        figures |= {
+            f"{name}_{unit}": whole,
+            f"{name}_jobs_{unit}": part / scale,
+            f"{name}_unallocated_{unit}": whole - part / scale,
+            f"{name}_{unit}_per_finished": each,
+            f"{name}_saved_frac": _ratio(base_whole - whole, abs(base_whole)),
+            f"{name}_per_finished_saved_frac": _ratio(base_each - each, abs(base_each)),
+        }
+    if grid:
+        ran = jobs.kwh > 0.0
+        for name, unit, total, amounts in (
+            ("carbon", "g", of_jobs.carbon_g, jobs.carbon_g),
+            ("cost", "usd", of_jobs.cost_usd, jobs.cost_usd),
+        ):
+            figures[f"{name}_jobs_{unit}_per_kwh"] = _ratio(total, of_jobs.kwh)
+            each_job = amounts[ran] / jobs.kwh[ran]
+            figures[f"{name}_job_mean_{unit}_per_kwh"] = float(each_job.mean()) if ran.any() else math.nan
+    return figures
+
+
+def _ratio(amount: float, over: float) -> float:
+    return amount / over if over else math.nan

@@ -5,7 +5,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,13 +21,9 @@ from scheduler_core.types import FloatArray
 __all__ = ["moment_of"]
 
 Kind = Literal["carbon", "price"]
-Basis = Literal["lca", "direct"]
-"""Basis of carbon intensity: emissions over a power plant's life cycle (lca), or of its operation alone (direct)."""
 
 STAMPS: Final = ("ts", "Datetime (UTC)")
 ZONE_ID: Final = "Zone Id"
-UNITLESS: Final = "value"
-"""Name of a column of values that does not state their unit."""
 
 MOST_BYTES: Final = 64 * 2**20  # five times the size of a file with a century of hourly values
 YEARS: Final = (1970, 2200)  # first valid year of a time stamp, and first year after the last valid one
@@ -37,62 +33,46 @@ YEARS: Final = (1970, 2200)  # first valid year of a time stamp, and first year 
 class Rules:
     """Rules for files of one kind (carbon intensity or price): columns, units and bounds.
 
-    `published` is the pattern of the column's name in published files, in lower case, and `own` are the names in a
-    site's own files; both with the factor that converts values to `unit`. Values (in `unit`) lie within `bounds`.
-    `assumed_unit` is that of a column that states none; if all of its values are below `mistaken_below`, they are
-    probably in `mistaken_for`, and the file is refused.
+    `own` is the name of the column in a site's own files, in `unit`. `published` is the pattern of its name in
+    published files, and `factor` converts their values to `unit`. Values (in `unit`) lie within `bounds`.
     """
 
     quantity: str
     unit: str
-    published: tuple[str, float]
+    own: str
+    published: str
     published_name: str
-    own: Mapping[str, float]
+    factor: float
     bounds: tuple[float, float]
-    assumed_unit: str
-    mistaken_below: float
-    mistaken_for: str
 
-    def described(self, column: str) -> str:
-        """Return the quantity and the unit of a column in words."""
-        return f"{self.quantity} ({f'assumed to be in {self.assumed_unit}' if column == UNITLESS else column})"
-
-    def factor(self, column: str, basis: Basis) -> float | None:
-        """Return the factor of a column's values to `unit`; None if it is another column, or of the other basis."""
-        end = rf" *(?:\((?:{_ENDS[basis]})\))?"
-        for pattern, factor in ((self.published), *((re.escape(name), each) for name, each in self.own.items())):
-            if re.fullmatch(pattern + end, column.lower()):
-                return factor
-        return None
+    def factor_of(self, column: str) -> float | None:
+        """Return the factor of a column's values to `unit`; None if it is another column."""
+        if column == self.own:
+            return 1.0
+        return self.factor if re.fullmatch(self.published, column, re.IGNORECASE) else None
 
 
 KINDS: Final[dict[Kind, Rules]] = {
     "carbon": Rules(
         quantity="carbon intensity",
         unit=CARBON_UNIT,
-        published=("carbon intensity.*/kwh", 1.0),
-        published_name="Carbon Intensity gCO2eq/kWh (LCA) or (direct)",
-        own={"carbon_g_per_kwh": 1.0, UNITLESS: 1.0},
+        own="carbon_g_per_kwh",
+        published=r"carbon intensity.*/kwh *(\((lca|life cycle)\))?",
+        published_name="Carbon Intensity gCO2eq/kWh (LCA)",
+        factor=1.0,
         bounds=(0.0, 2500.0),
-        assumed_unit="g/kWh",
-        mistaken_below=1.5,
-        mistaken_for="kg/kWh",
     ),
     "price": Rules(
         quantity="price",
         unit=PRICE_UNIT,
-        published=(r"price \(usd/mwh.*\)", 1e-3),
+        own="price_usd_per_kwh",
+        published=r"price \(usd/mwh.*\)",
         published_name="Price (USD/MWh)",
-        own={"price_usd_per_mwh": 1e-3, "price_usd_per_kwh": 1.0, UNITLESS: 1e-3},
+        factor=1e-3,
         bounds=(-25.0, 25.0),
-        assumed_unit="USD/MWh",
-        mistaken_below=1.0,
-        mistaken_for="USD/kWh",
     ),
 }
-
-_ENDS: Final = {"lca": "lca|life cycle", "direct": "direct"}
-"""For each basis of emissions, the ending in brackets of the carbon column's name in published files."""
+"""The carbon intensity is that of a power plant's life cycle (LCA)."""
 
 
 class Column(NamedTuple):
@@ -104,8 +84,9 @@ class Column(NamedTuple):
     zone_id: str | None
 
 
-def read_column(path: Path, kind: Kind, basis: Basis) -> Column:
+def read_column(path: Path, kind: Kind) -> Column:
     """Read the column of carbon intensities or prices of one file; time stamps without an offset are UTC."""
+    rules = KINDS[kind]
     try:
         if (size := path.stat().st_size) > MOST_BYTES:
             raise BadUsage(f"{path}: found {size} bytes, expected at most {MOST_BYTES}; split it by years")
@@ -115,11 +96,10 @@ def read_column(path: Path, kind: Kind, basis: Basis) -> Column:
         raise BadUsage(f"{path}: {error.strerror}; expected a CSV file of hours") from error
     except (UnicodeDecodeError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0][:160]
-        raise BadUsage(f"{path} is not CSV text: {reason}; expected columns such as ts,value") from error
-    rules = KINDS[kind]
+        raise BadUsage(f"{path} is not CSV text: {reason}; expected the columns ts,{rules.own}") from error
     frame = frame.rename(str.strip).filter(~pl.all_horizontal(pl.all().is_null())).fill_null("")
     stamp = next((name for name in STAMPS if name in frame.columns), None)
-    factors = {name: factor for name in frame.columns if (factor := rules.factor(name, basis)) is not None}
+    factors = {name: factor for name in frame.columns if (factor := rules.factor_of(name)) is not None}
     if stamp is None or not factors:
         raise BadUsage(f"{path}: {_no_columns(frame.columns, rules)}")
     name, factor = next(iter(factors.items()))
@@ -127,13 +107,6 @@ def read_column(path: Path, kind: Kind, basis: Basis) -> Column:
     moments = [moment_of(text, where).timestamp() for where, text, _ in lines]
     values = np.array([_value(text, factor, rules, where) for where, _, text in lines])
     zone = frame[ZONE_ID][-1] if ZONE_ID in frame.columns and len(frame) else None
-    written = np.abs(values[~np.isnan(values)]) / factor
-    if name == UNITLESS and len(written) and 0.0 < written.max() < rules.mistaken_below:
-        raise BadUsage(
-            f"{path}: the column {UNITLESS!r} is read as {rules.assumed_unit}, but its largest value, "
-            f"{written.max():g}, looks like {rules.mistaken_for}; give the values in a column named by its unit: "
-            f"{' or '.join(each for each in rules.own if each != UNITLESS)}"
-        )
     return Column(name, np.array(moments), values, zone)
 
 
@@ -142,8 +115,8 @@ def _no_columns(header: Sequence[str], rules: Rules) -> str:
     if len(header) == 1 and ";" in header[0]:
         return f"found {header[0][:160]!r} in one column, expected columns separated by commas (and a point in numbers)"
     return (
-        f"found the columns {','.join(header)[:160]!r}, expected {' or '.join(f'ts,{name}' for name in rules.own)}, or "
-        f"those of the published files: Datetime (UTC) and {rules.published_name}"
+        f"found the columns {','.join(header)[:160]!r}, expected ts,{rules.own}, or those of the published files: "
+        f"Datetime (UTC) and {rules.published_name}"
     )
 
 
@@ -165,19 +138,16 @@ def _value(text: str, factor: float, rules: Rules, where: str) -> float:
     """Return a value in the unit of its kind, NaN for an empty field."""
     if not text.strip():
         return math.nan
-    unit = rules.unit if factor == 1.0 else rules.assumed_unit
     try:
         value = float(text) * factor
     except ValueError:
         value = math.nan
     if math.isnan(value):
-        raise BadUsage(
-            f"{where}: found {text[:40]!r}, expected a number of {unit}; leave the field empty for an unknown hour"
-        )
+        raise BadUsage(f"{where}: found {text[:40]!r}, expected a number; leave the field empty for an unknown hour")
     lowest, highest = rules.bounds
     if not lowest <= value <= highest:
         raise BadUsage(
-            f"{where}: found {text[:40]!r}, expected {lowest / factor:g} to {highest / factor:g} {unit}; is it in "
+            f"{where}: found {text[:40]!r}, which is not within {lowest:g} to {highest:g} {rules.unit}; is it in "
             "another unit?"
         )
     return value

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.energy.grid_columns import KINDS, Basis, Kind, read_column
+from pipelines.simulation.energy.grid_columns import KINDS, Kind, read_column
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, Grid, HourlySeries
 from scheduler_core.types import FloatArray
@@ -143,7 +143,7 @@ def zones_of(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir() if each.is_dir() and _files(each))
 
 
-def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -> ZoneFiles:
+def zone_files(folder: Path, zone: str | None = None) -> ZoneFiles:
     """Read the files of a zone in a folder; `zone` may be None if the folder has only one."""
     known = zones_of(folder)
     listed = ", ".join([*known[:SHOWN], *(["..."] if len(known) > SHOWN else [])]) or "none"
@@ -157,7 +157,7 @@ def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -
     series: dict[Kind, HourlySeries | None] = {}
     for kind in KINDS:
         paths = [path for path in _files(place) if path.name.startswith(kind)]
-        series[kind], note = _read(paths, kind, basis, name) if paths else (None, f"{name}: no file of {kind}")
+        series[kind], note = _read(paths, kind, name) if paths else (None, f"{name}: no file of {kind}")
         notes.append(note)
     return ZoneFiles(zone=name, carbon=series["carbon"], price=series["price"], notes=tuple(notes))
 
@@ -170,7 +170,7 @@ def series_of(grid: Path, zone: str | None, kind: Kind, since: float, until: flo
     if grid.is_file():
         if zone is not None:
             raise BadUsage(f"--zone {zone}: found with the file {grid}, expected a folder; leave one of them out")
-        series: HourlySeries | None = _read([grid], kind, "lca", grid.stem)[0]
+        series: HourlySeries | None = _read([grid], kind, grid.stem)[0]
     else:
         files = zone_files(grid, zone)
         series = files.carbon if kind == "carbon" else files.price
@@ -191,8 +191,8 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for kind in KINDS for path in folder.glob(f"{kind}*.csv") if path.is_file())
 
 
-def _read(paths: Sequence[Path], kind: Kind, basis: Basis, zone: str) -> tuple[HourlySeries, str]:
-    read = [read_column(path, kind, basis) for path in paths]
+def _read(paths: Sequence[Path], kind: Kind, zone: str) -> tuple[HourlySeries, str]:
+    read = [read_column(path, kind) for path in paths]
     moments_s = np.concatenate([each.moments_s for each in read])
     values = np.concatenate([each.values for each in read])
     named = ", ".join(str(path) for path in paths)
@@ -206,7 +206,7 @@ def _read(paths: Sequence[Path], kind: Kind, basis: Basis, zone: str) -> tuple[H
             f"{MOST_FILLED_FRAC:.0%} without a value; give hourly values"
         )
     ids = {each.zone_id for each in read} - {None, zone}
-    return series, _note(series, repairs, f"{zone}: {KINDS[kind].described(read[0].name)}", ids)
+    return series, _note(series, repairs, f"{zone}: {KINDS[kind].quantity} ({read[0].name})", ids)
 
 
 def _note(series: HourlySeries, repairs: Repairs, what: str, ids: set[str | None]) -> str:

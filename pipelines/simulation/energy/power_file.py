@@ -5,7 +5,7 @@ The power of a machine is computed in `scheduler_core.planning.power`.
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,20 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
-from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import MOST_PUE
 from scheduler_core.planning.power import Assumed, NodePower, Package, PowerTable, Watts
 
-__all__ = ["idle_figures", "power_file"]
+__all__ = ["power_file"]
 
 SHIPPED: Final = Path(__file__).resolve().parents[3] / "data" / "power" / "nodes.toml"
 EXAMPLE: Final = "[gpus.T4] with idle_w = 10 and full_w = 70"
 MOST_W: Final = 1e6
 """Maximum number of watts: more suggests a wrong unit."""
-
-SHOWN: Final = 12
-"""Maximum number of names listed in a note."""
 
 _Watts = Annotated[float, Field(strict=True, ge=0.0, le=MOST_W, allow_inf_nan=False)]
 _Frac = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
@@ -93,30 +89,6 @@ def power_file(path: Path | None = None) -> PowerTable:
         raise BadUsage(f"{named}: {faults}; expected figures in watts, as {EXAMPLE}") from error
     except BadInput as error:
         raise BadUsage(f"{named}: {error}") from error
-
-
-def idle_figures(path: Path, machines: Sequence[Machine]) -> list[str]:
-    """Return notes on entries of a site's file that match no machine of the cluster."""
-    own, table = _toml(path), power_file(path)
-    kinds = {each.gpu_type or table.default_gpu for each in machines}
-    kinds |= {table.default_gpu} if table.guessed(machines) else set()
-    held = {
-        "machines": {each.name for each in machines},
-        "gpus": kinds,
-        "hosts": kinds,
-        "cpus": {table.hosts.get(kind, table.default_cpu) for kind in kinds},
-    }
-    notes = []
-    for section, names in held.items():
-        idle = [name for name, entry in own.get(section, {}).items() if not names & {name, *_also(entry)}]
-        if idle:
-            shown = ", ".join([*idle[:SHOWN], *(["..."] if len(idle) > SHOWN else [])])
-            notes.append(f"{path.name}: {section} {shown} match no machine of the cluster: no effect")
-    return notes
-
-
-def _also(entry: object) -> Sequence[str]:
-    return entry.get("also", ()) if isinstance(entry, dict) else ()
 
 
 def _toml(path: Path) -> dict[str, Any]:  # TOML holds any type; `_PowerFile` validates it

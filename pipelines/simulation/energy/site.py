@@ -1,57 +1,27 @@
-"""The site of a simulation: power of machines, grid, start time, and the rule for holding jobs back."""
+"""The site of a simulation: power of machines, grid and start time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
-
-import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.account import EnergyAccount, account
 from pipelines.simulation.energy.grid_files import zone_files
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.engine.workload import Outages, Workload
+from pipelines.simulation.engine.workload import Outages
 from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.cluster import Machine
-from scheduler_core.planning.hourly import HOUR_S, Grid, HourlySeries
+from scheduler_core.planning.hourly import Grid
 from scheduler_core.planning.power import PowerTable
-from scheduler_core.planning.release import Slack, released_s
-from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["Holding", "Meters", "Site", "as_submitted", "held_back", "machine_notes", "power_notes", "start_on"]
-
-ShiftBy = Literal["carbon", "price"]
-
-AT_ONCE: Final = "none"
-BY_FORECAST: Final = "forecast"
-CLAIRVOYANT: Final = "clairvoyant"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """Rule for holding jobs until hours of lower carbon intensity or price, for at most their slack (allowed delay)."""
-
-    slack: Slack
-    by: ShiftBy
-
-    def note(self) -> str:
-        """Return a note that says which jobs are held, how long, and by which series."""
-        long = f"{self.slack.longest_s / HOUR_S:g} h" if self.slack.longest_s is not None else ""
-        long = long or f"{self.slack.run_frac:g} of the predicted run time (not held if unknown)"
-        return (
-            f"slack {long} by {self.by}: shift={BY_FORECAST} holds a job until the hour within it from which the mean "
-            "over its run is lowest, forecast by the same hours of recent days; "
-            f"shift={CLAIRVOYANT} uses the real series (a bound, not a policy); decided once, at submission; time held "
-            "counts as waiting"
-        )
+__all__ = ["Meters", "Site", "machine_notes", "power_notes", "start_on"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The site of a simulation: power of machines, grid, start time, and whether jobs are held.
+    """The site of a simulation: power of machines, grid, and start time.
 
     `start_ts` is the Unix time of the simulation's 0 s on the grid. `notes` state assumptions of the energy results.
     """
@@ -59,30 +29,7 @@ class Site:
     table: PowerTable
     grid: Grid | None = None
     start_ts: float = 0.0
-    holding: Holding | None = None
     notes: tuple[str, ...] = ()
-
-    @property
-    def shifts(self) -> tuple[str, ...]:
-        """Return the shifts (ways to release jobs into the queue) to simulate; the first, `AT_ONCE`, holds no job."""
-        return (AT_ONCE,) if self.holding is None else (AT_ONCE, BY_FORECAST, CLAIRVOYANT)
-
-    def released_s(self, workload: Workload, shift: str) -> FloatArray:
-        """Return when jobs (n) are released into the queue under a shift.
-
-        The shift by forecast uses predicted run times. The clairvoyant shift, an upper bound, uses actual run times.
-        """
-        if self.holding is None or shift == AT_ONCE:
-            return workload.arrive_s
-        known = shift == CLAIRVOYANT
-        return released_s(
-            workload.arrive_s,
-            self.holding.slack.of(workload.predicted_s),
-            workload.granted_run_s if known else workload.predicted_s,
-            self._series(self.holding.by),
-            self.start_ts,
-            clairvoyant=known,
-        )
 
     def account(self, schedule: Schedule, uses: Uses, *, from_s: float, outages: Outages) -> EnergyAccount:
         """Return the energy account of a schedule at this site."""
@@ -96,12 +43,6 @@ class Site:
             from_s=from_s,
             outages=outages,
         )
-
-    def _series(self, by: ShiftBy) -> HourlySeries:
-        series = None if self.grid is None else (self.grid.carbon if by == "carbon" else self.grid.price)
-        if series is None:
-            raise BadUsage(f"--shift-by {by}: found no series of {by} in the grid, expected one; use the other series")
-        return series
 
 
 def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None) -> tuple[float, str]:
@@ -156,37 +97,6 @@ def machine_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
 def _in_year(moment: datetime, year: int) -> datetime:
     leap_day = (moment.month, moment.day) == (2, 29) and (year % 4 or (year % 100 == 0 and year % 400))
     return moment.replace(year=year, month=3, day=1) if leap_day else moment.replace(year=year)
-
-
-def held_back(workload: Workload, release_s: FloatArray) -> tuple[Workload, IntArray]:
-    """Return the workload with jobs arriving at `release_s`, sorted by it, and the original row of each job."""
-    order = np.argsort(release_s, kind="stable")
-    return _reordered(workload, order, release_s[order]), order
-
-
-def as_submitted(schedule: Schedule, arrive_s: FloatArray, order: IntArray) -> Schedule:
-    """Return the schedule of a held-back workload with jobs in their original order and with their submission times.
-
-    `arrive_s` holds the submission times (n,), and `order` comes from `held_back`. The time for which a job is held
-    therefore counts as waiting in all metrics.
-    """
-    back = np.argsort(order)
-    return replace(
-        schedule,
-        workload=_reordered(schedule.workload, back, arrive_s),
-        job=order[schedule.job],
-        never_fits=schedule.never_fits[back],
-        finished_s=schedule.finished_s[back],
-    )
-
-
-def _reordered(workload: Workload, rows: IntArray, arrive_s: FloatArray) -> Workload:
-    columns = {
-        each.name: getattr(workload, each.name)[rows]
-        for each in fields(workload)
-        if each.name not in ("arrive_s", "gpu_types")
-    }
-    return Workload(arrive_s=arrive_s, gpu_types=workload.gpu_types, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

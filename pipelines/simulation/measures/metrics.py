@@ -63,8 +63,6 @@ class Metrics:
     - `jain_slowdown`: Jain's index of the users' mean bounded slowdowns (of completed jobs).
     - `jain_served`: Jain's index of the share of each user's submitted work that was done by the end; work is run time
       x dominant share at the full request.
-    - `ftf_*`: finish-time fairness of completed jobs, JCT / JCT in a private 1/N share of the cluster (N users);
-      `unfair_share`: share of these jobs above 1.
 
     References
     ----------
@@ -119,10 +117,6 @@ class Metrics:
     users: int
     jain_slowdown: float
     jain_served: float
-    ftf_mean: float
-    ftf_p99: float
-    ftf_max: float
-    unfair_share: float
 
 
 def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float = 0.0) -> Metrics:
@@ -213,22 +207,19 @@ def _service(schedule: Schedule, jobs: JobMetrics, counted: BoolArray) -> dict[s
 
 
 def _completions(schedule: Schedule, jobs: JobMetrics, counted: BoolArray) -> dict[str, float]:
-    """Return the metrics of JCT, bounded slowdown and finish-time fairness of completed jobs marked in `counted`."""
+    """Return the metrics of JCT and bounded slowdown of completed jobs marked in `counted`."""
     workload = schedule.workload
     rows = np.flatnonzero(counted & jobs.completed)
     jct_s = schedule.finished_s[rows] - workload.arrive_s[rows]
     slowdown = np.maximum(jct_s / np.maximum(workload.run_s[rows], SLOWDOWN_BOUND_S), 1.0)
-    rho = finish_time_fairness(schedule, rows)
     return {
         **_distribution("jct", jct_s, "_s", ("mean", "p50", "p95", "p99")),
         **_distribution("slowdown", slowdown, "", ("mean", "p50", "p95", "p99")),
-        **_distribution("ftf", rho, "", ("mean", "p99", "max")),
-        "unfair_share": _mean(rho > 1.0),
         "jain_slowdown": jain(user_means(slowdown, workload.user[rows])),
     }
 
 
-_LEVELS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+_LEVELS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def _distribution(name: str, values: FloatArray, unit: str, what: tuple[str, ...]) -> dict[str, float]:
@@ -286,46 +277,3 @@ def dominant_share_s(schedule: Schedule) -> FloatArray:
     """
     workload, capacity = schedule.workload, np.maximum(capacity_units(schedule), 1)
     return np.asarray((workload.request_units / capacity).max(axis=1) * workload.instances * workload.run_s)
-
-
-def private_finish_s(arrive_s: FloatArray, users: IntArray, run_s: FloatArray, work_s: FloatArray) -> FloatArray:
-    """Return when each job (n,) would end if each of the N users had a private 1/N share of the cluster.
-
-    A user's jobs are served one after another in order of arrival (rows must ascend in `arrive_s`). Each takes N times
-    its `work_s` on the share, where `work_s` is the time of the job if it could use the whole cluster, and no job ends
-    before its run time is over.
-
-    >>> arrive_s, run_s, work_s = np.array([[0.0, 10.0, 20.0], [30.0, 30.0, 5.0], [20.0, 20.0, 1.0]])
-    >>> private_finish_s(arrive_s, np.array([0, 0, 1]), run_s, work_s)
-    array([40., 80., 25.])
-    """
-    order, finish_s = np.argsort(users, kind="stable"), np.empty(len(users))
-    of_users = np.split(order, np.flatnonzero(np.diff(users[order])) + 1)
-    for rows in of_users:
-        share_s = work_s[rows] * len(of_users)
-        queued_s = np.cumsum(share_s)
-        # Lindley's recursion, solved with a running maximum over the possible starts of the current busy period.
-        begun_s = np.maximum.accumulate(arrive_s[rows] - (queued_s - share_s))
-        finish_s[rows] = np.maximum(begun_s + queued_s, arrive_s[rows] + run_s[rows])
-    return finish_s
-
-
-def finish_time_fairness(schedule: Schedule, counted: IntArray) -> FloatArray:
-    """Return rho of the jobs in the rows `counted`: time from arrival to end / that time in a private 1/N share.
-
-    Sharing is fair to a job if rho is at most 1. N is the number of users who submitted a job, and the private shares
-    serve all jobs, not only those in `counted`. Rho is NaN for a job that did not end.
-
-    References
-    ----------
-    Mahajan et al.: Themis (NSDI 2020), finish-time fairness. Themis divides by the finish time of an app alone on 1/N
-    of the cluster. Here a user takes the place of the app, and the finish time is computed by `private_finish_s`.
-    """
-    workload = schedule.workload
-    fits = np.flatnonzero((workload.arrive_s <= schedule.end_s) & ~schedule.never_fits)
-    alone_s = np.full(len(workload), np.nan)
-    alone_s[fits] = private_finish_s(
-        workload.arrive_s[fits], workload.user[fits], workload.run_s[fits], dominant_share_s(schedule)[fits]
-    )
-    arrive_s = workload.arrive_s[counted]
-    return np.asarray((schedule.finished_s[counted] - arrive_s) / (alone_s[counted] - arrive_s), dtype=np.float64)

@@ -12,7 +12,7 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.job_metrics import Uses, capacity_units, drawn_units, gang_units, instance_units
 from scheduler_core.cluster import UNITS, Cluster
 from scheduler_core.errors import BadInput
-from scheduler_core.fragmentation import USES, FreeNodes, Use, weighed_uses
+from scheduler_core.fragmentation import FreeNodes, Use, weighed_uses
 from scheduler_core.gangs import WHOLE
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
@@ -73,33 +73,16 @@ ROWS_AT_ONCE: Final = 2_000
 """Maximum number of machine states evaluated at once, to limit memory."""
 
 
-def fragmentation_series(schedule: Schedule, target: TargetWorkload, step_s: float) -> dict[str, FloatArray]:
-    """Return the time series of GPU fragmentation: exact averages over steps from 0 to the end of the schedule.
-
-    `time_s` and `until_s` are the start and the end of the step. `free_gpus` is the number of free GPUs, and
-    `fragmented_gpus` the number of free GPUs that an average pod of the target cannot use. The columns `<use>_gpus`
-    divide the free GPUs by `fragmentation.Use`. GPUs of a machine that is down count as free. Without a horizon the
-    last steps may be long after the last arrival; `mean_fragmented_gpus` averages any part of the time.
-    """
-    if schedule.host_devices is None:
-        raise BadInput("fragmentation: found a schedule with pooled GPUs, expected sharing by devices")
-    return _fragmentation(schedule, schedule.host_devices, target, step_edges_s(schedule, step_s))
-
-
 def mean_fragmented_gpus(schedule: Schedule, target: TargetWorkload, since_s: float, until_s: float) -> float:
-    """Return the exact average of `fragmented_gpus` from `since_s` to `until_s`; NaN if they are equal."""
+    """Return the exact average, from `since_s` to `until_s`, of free GPUs that an average pod of the target cannot use.
+
+    GPUs of a machine that is down count as free. The result is NaN if both times are equal.
+    """
     if schedule.host_devices is None:
         raise BadInput("fragmentation: found a schedule with pooled GPUs, expected sharing by devices")
     if not until_s > since_s:
         return math.nan
-    columns = _fragmentation(schedule, schedule.host_devices, target, np.array([since_s, until_s]))
-    return float(columns["fragmented_gpus"][0])
-
-
-def _fragmentation(
-    schedule: Schedule, host_devices: IntArray, target: TargetWorkload, edges_s: FloatArray
-) -> dict[str, FloatArray]:
-    machine, at_s, cpu_milli, devices = _states(schedule, host_devices)
+    machine, at_s, cpu_milli, devices = _states(schedule, schedule.host_devices)
     types = [each.gpu_type for each in schedule.machines]
     parts = [np.zeros((0, len(Use)), dtype=np.int64)]
     for begin in range(0, len(machine), ROWS_AT_ONCE):
@@ -110,11 +93,8 @@ def _fragmentation(
         )
     first = np.append(True, machine[1:] != machine[:-1])
     # By category `fragmentation.Use`, in milli-GPUs summed over the pods of the target.
-    averages = _averages(at_s, _since_before(first, np.concatenate(parts)), edges_s) / (WHOLE * max(target.total, 1))
-    free = _averages(at_s, _since_before(first, devices.sum(axis=1)[:, None]), edges_s) / WHOLE
-    columns = {"time_s": edges_s[:-1], "until_s": edges_s[1:], "free_gpus": free[:, 0]}
-    columns["fragmented_gpus"] = averages.sum(axis=1) - averages[:, Use.USABLE]
-    return columns | {f"{name}_gpus": averages[:, use] for use, name in enumerate(USES)}
+    [means] = _averages(at_s, _since_before(first, np.concatenate(parts)), np.array([since_s, until_s]))
+    return float(means.sum() - means[Use.USABLE]) / (WHOLE * max(target.total, 1))
 
 
 def _states(schedule: Schedule, host_devices: IntArray) -> tuple[IntArray, FloatArray, IntArray, IntArray]:

@@ -22,7 +22,7 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["SHARED", "Load", "Reserving", "SharedSettings", "check_discipline", "load_of"]
 
-POLICIES: Final = ("fifo", "sjf", "srtf", "drf")
+POLICIES: Final = ("fifo", "sjf", "srtf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,28 +50,21 @@ class Reserving:
     ----------
     policy
         How running jobs are measured; None keeps the sizes `Workload.granted_units` of the start.
-    peak_margin
-        If above 0, the largest measured use times this margin is reserved, instead of mean and spread.
     overcommit
         Factors of the capacity of CPU, memory and GPUs that the scheduler sees.
     prior
         Reserved mean and standard deviation of CPU, and of GPU compute, of a job that starts (n, 4), per instance, in
         the units of `Load.compute`; None reserves the granted units.
-    fixed
-        Whether every job keeps its first reservation, with memory at the recorded peak: an oracle. Without `prior`,
-        mean and deviation are the true ones.
     """
 
     policy: ReservePolicy | None = None
-    peak_margin: float = 0.0
     overcommit: tuple[float, float, float] = (1.0, 1.0, 1.0)
     prior: FloatArray | None = field(default=None, repr=False, compare=False)
-    fixed: bool = False
 
     @property
     def z(self) -> float:
-        """Return the number of standard deviations that stay free; 0 if reservations have no spread."""
-        return self.policy.z if self.policy is not None and self.peak_margin == 0.0 else 0.0
+        """Return the number of standard deviations that stay free; 0 for fixed sizes."""
+        return 0.0 if self.policy is None else self.policy.z
 
     def picked(self, rows: IntArray) -> "Reserving":
         """Return the same way of reserving with the priors of these jobs."""

@@ -13,25 +13,22 @@ from pipelines.simulation.shared.reserving import (
     copy_reservation,
     find_free,
     forget_samples,
-    next_waiting,
     place,
     request_back,
     reserve,
     sample,
 )
-from pipelines.simulation.shared.state import Records, State
+from pipelines.simulation.shared.state import State
 from pipelines.simulation.shared.use import (
     MINUTE_S,
     WORK_SLACK,
     job_to_kill,
-    memory_share,
     set_needs,
     share_out,
     step_noise,
     until_peak_s,
 )
 from scheduler_core.kernels.kernel import kept, kernel
-from scheduler_core.types import FloatArray
 
 __all__ = ["advance"]
 
@@ -53,13 +50,6 @@ def _enqueue(state: State, job: int) -> None:
         at -= 1
     queue.waiting[at] = job
     queue.tally[0].waiting += 1
-
-
-@kernel
-def _charge(held: FloatArray, row: Records, sign: float) -> None:
-    """Add a job's allocation to what its user holds (`sign` 1), or subtract it (-1)."""
-    for resource in range(3):
-        held[row.user, resource] += sign * row.sized[resource] * row.instances
 
 
 @kernel
@@ -98,10 +88,9 @@ def _start(state: State, job: int, now_s: float) -> None:
     if row.full:
         request_back(row)
     _log_start(state, job, now_s)
-    forget_samples(state, job, now_s)
+    forget_samples(state, job)
     step_noise(state, job)
     set_needs(state, job)
-    _charge(queue.held, row, 1.0)
 
 
 @kernel
@@ -115,18 +104,6 @@ def _stop(state: State, job: int, ending: int, now_s: float) -> None:
     tally.running -= 1
     run = state.log.runs[state.jobs[job].run]
     run.end_s, run.ending = now_s, ending
-    _charge(queue.held, state.jobs[job], -1.0)
-
-
-@kernel
-def _log_kill(state: State, job: int, machine: int, device: int, now_s: float) -> None:
-    log, tally, row = state.log, state.queue.tally[0], state.jobs[job]
-    column = 0 if device < 0 else 1
-    kill = log.kills[tally.kills]
-    kill.at_s, kill.job, kill.machine, kill.device = now_s, job, machine, device
-    kill.used, kill.reserved = row.peak[column] * memory_share(row), row.reserved.memory[column]
-    kill.used_by_all = state.machines[machine].memory if device < 0 else state.devices[machine, device].memory
-    tally.kills += 1
 
 
 @kernel
@@ -134,11 +111,11 @@ def _kill_over(state: State, now_s: float) -> bool:
     """Kill jobs until memory suffices; return whether one was killed. Killed jobs are queued again at their request."""
     killed = False
     while True:
-        job, machine, device = job_to_kill(state)
-        if job < 0 or state.queue.tally[0].kills == len(state.log.kills):
+        job, tally = job_to_kill(state), state.queue.tally[0]
+        if job < 0 or tally.kills == len(state.log.runs) - len(state.jobs):
             return killed
         killed = True
-        _log_kill(state, job, machine, device, now_s)
+        tally.kills += 1
         _stop(state, job, KILLED, now_s)
         row = state.jobs[job]
         row.full = True
@@ -152,22 +129,12 @@ def _round(state: State, now_s: float) -> None:
     """Start waiting jobs in queue order; one that does not fit is overtaken by later ones."""
     find_free(state, now_s)
     queue, at = state.queue, 0
-    if not state.rules.drf:
-        while at < queue.tally[0].waiting:
-            job = queue.waiting[at]
-            if place(state, job):
-                _start(state, job, now_s)
-            else:
-                at += 1
-        return
-    for each in range(queue.tally[0].waiting):
-        state.jobs[queue.waiting[each]].tried = False
-    job = next_waiting(state)
-    while job >= 0:
-        state.jobs[job].tried = True
+    while at < queue.tally[0].waiting:
+        job = queue.waiting[at]
         if place(state, job):
             _start(state, job, now_s)
-        job = next_waiting(state)
+        else:
+            at += 1
 
 
 @kernel
@@ -176,16 +143,10 @@ def _work(state: State, step_s: float) -> None:
     for each in range(state.queue.tally[0].running):
         job = state.jobs[state.queue.running[each]]
         job.left_s -= job.speed * step_s
-        cpu = gpu = 1.0
+        job.lost_s += (1.0 - job.speed) * step_s
         for place_ in range(job.first, job.first + job.instances):
-            instance = state.instances[place_]
             for at in range(2):
-                instance.used[at] += instance.share[at] * step_s
-            if instance.need[0] > 0.0:
-                cpu = min(cpu, instance.share[0] / instance.need[0])
-            if instance.need[1] > 0.0:
-                gpu = min(gpu, instance.share[1] / instance.need[1])
-        job.lost_s[0 if cpu < gpu else 1] += (1.0 - job.speed) * step_s
+                state.instances[place_].used[at] += state.instances[place_].share[at] * step_s
 
 
 @kernel
@@ -233,7 +194,7 @@ def _begin_minute(state: State, now_s: float) -> None:
         job = state.queue.running[each]
         state.jobs[job].age += 1
         sample(state, job, now_s)
-        if state.rules.reclaims and not state.jobs[job].fixed:
+        if state.rules.reclaims:
             reserve(state, job, now_s)
         step_noise(state, job)
         set_needs(state, job)

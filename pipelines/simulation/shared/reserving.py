@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from pipelines.simulation.shared.state import Records, State
-from pipelines.simulation.shared.use import LOST, MINUTE_S, memory_share, uniform
+from pipelines.simulation.shared.use import MINUTE_S, memory_share
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.reserving import (
     MEASURED,
@@ -26,33 +26,20 @@ from scheduler_core.kernels.reserving import (
 
 
 @kernel
-def _copy_samples(old: Records, new: Records) -> None:
-    new.count, new.at_s = old.count, old.at_s
-    for at in range(2):
-        new.mean[at], new.squares[at], new.recent[at] = old.mean[at], old.squares[at], old.recent[at]
-        new.largest[at], new.memory[at], new.pressed_s[at] = old.largest[at], old.memory[at], old.pressed_s[at]
-
-
-@kernel
-def forget_samples(state: State, job: int, now_s: float) -> None:
+def forget_samples(state: State, job: int) -> None:
     """Empty the statistics of a job that starts."""
-    for slot in range(state.samples.shape[1]):
-        row = state.samples[job, slot]
-        row.count, row.at_s = 0.0, now_s
-        for at in range(2):
-            row.mean[at] = row.squares[at] = row.recent[at] = row.largest[at] = row.memory[at] = 0.0
-            row.pressed_s[at] = -math.inf
+    seen = state.samples[job]
+    seen.count = 0.0
+    for at in range(2):
+        seen.mean[at] = seen.squares[at] = seen.recent[at] = seen.memory[at] = 0.0
+        seen.pressed_s[at] = -math.inf
 
 
 @kernel
 def sample(state: State, job: int, now_s: float) -> None:
-    """Add the use of the last minute to a job's statistics; the first, partial minute and lost samples do not count."""
-    rules, row = state.rules, state.jobs[job]
-    ring = state.samples.shape[1]
-    seen = state.samples[job, row.age % ring]
-    _copy_samples(state.samples[job, (row.age - 1) % ring], seen)
-    counts = row.age > 1 and not (rules.lost > 0.0 and uniform(rules.seed, job, LOST, row.age, 0) < rules.lost)
-    before, share = seen.count, memory_share(row)
+    """Add the use of the last minute to a job's statistics; the first, partial minute does not count."""
+    row, seen = state.jobs[job], state.samples[job]
+    counts, before, share = row.age > 1, seen.count, memory_share(row)
     judged = row.age * MINUTE_S >= state.policy.probation_s and before / row.instances >= state.policy.min_samples
     for at in range(2):
         total, count, mean_before, squares_before = 0.0, before, seen.mean[at], seen.squares[at]
@@ -66,15 +53,13 @@ def sample(state: State, job: int, now_s: float) -> None:
                 seen.mean[at] += moved / count
                 seen.squares[at] += moved * (used - seen.mean[at])
         if counts:
-            mean = total / row.instances
-            seen.recent[at] = recent_of(seen.recent[at], mean, before)
+            seen.recent[at] = recent_of(seen.recent[at], total / row.instances, before)
             request = row.request[2 * at]
             if judged and presses(seen.recent[at], mean_before, squares_before, before, request, state.policy):
                 seen.pressed_s[at] = now_s
-            seen.largest[at] = max(seen.largest[at], mean)
             seen.memory[at] = max(seen.memory[at], row.peak[at] * share)
     if counts:
-        seen.count, seen.at_s = before + row.instances, now_s
+        seen.count = before + row.instances
 
 
 @kernel
@@ -94,11 +79,9 @@ def request_back(row: Records) -> None:
 
 @kernel
 def reserve(state: State, job: int, now_s: float) -> None:
-    """Set the reservation of a running job from the samples that have reached the scheduler."""
-    policy, row = state.policy, state.jobs[job]
-    age = max(row.age - row.late, 0)
-    seen = state.samples[job, age % state.samples.shape[1]]
-    row.reason = reason_of(row.full, age * MINUTE_S, seen.count / row.instances, now_s - seen.at_s, policy)
+    """Set the reservation of a running job from its samples, of which none is late."""
+    policy, row, seen = state.policy, state.jobs[job], state.samples[job]
+    row.reason = reason_of(row.full, row.age * MINUTE_S, seen.count / row.instances, 0.0, policy)
     if row.reason != MEASURED:
         request_back(row)
         if row.age * MINUTE_S < policy.probation_s and not row.full:
@@ -113,12 +96,9 @@ def reserve(state: State, job: int, now_s: float) -> None:
 @kernel
 def _reserve_measured(state: State, job: int, at: int, seen: Records, now_s: float) -> None:
     """Set the reservation of CPU (`at` 0) or GPU compute (1) from samples."""
-    margin, policy, row = state.rules.peak_margin, state.policy, state.jobs[job]
+    policy, row = state.policy, state.jobs[job]
     asked, mean, recent, squares = row.request[2 * at], seen.mean[at], seen.recent[at], seen.squares[at]
     row.reserved.mean[at], row.reserved.variance[at] = asked, 0.0
-    if margin > 0.0:
-        row.reserved.mean[at] = min(asked, margin * seen.largest[at])
-        return
     if now_s - seen.pressed_s[at] < policy.press_s:
         row.reason = PRESSING
         return
@@ -174,9 +154,6 @@ def find_free(state: State, now_s: float) -> None:
 
 SLACK: Final = 1e-6
 """Units that a demand may exceed the free capacity by, against rounding."""
-
-EQUAL: Final = 1e-9
-"""Difference of dominant shares that is ignored, against rounding."""
 
 WHOLE: Final = 1000.0
 NONE: Final[Any] = np.int64(-1)  # not a literal, for which numba compiles functions apart
@@ -289,23 +266,3 @@ def place(state: State, job: int) -> bool:
         state.queue.machine[slot] = at
         _take(state, row, slot, -1.0)
     return True
-
-
-@kernel
-def next_waiting(state: State) -> int:
-    """Return the waiting job to try next under DRF: the first of the user with the least dominant share.
-
-    It is -1 if all jobs were tried in this round.
-    """
-    queue = state.queue
-    best, least, key = NONE, math.inf, math.inf
-    for at in range(queue.tally[0].waiting):
-        job = state.jobs[queue.waiting[at]]
-        if job.tried:
-            continue
-        share = 0.0
-        for resource in range(3):
-            share = max(share, queue.held[job.user, resource] / queue.held[-1, resource])
-        if share < least - EQUAL or (share <= least + EQUAL and job.key < key):
-            best, least, key = queue.waiting[at], share, job.key
-    return int(best)

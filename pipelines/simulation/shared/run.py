@@ -15,22 +15,21 @@ from pipelines.simulation.shared.state import (
     DEVICE,
     INSTANCE,
     JOB,
-    KILL,
     MACHINE,
     RUN,
     SAMPLES,
+    TALLY,
     Log,
     Queue,
     Records,
     Rules,
     State,
-    tally_of,
 )
 from pipelines.simulation.shared.use import MINUTE_S
 from pipelines.simulation.shared.variation import Variation, draw
 from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import WHOLE, rounded
+from scheduler_core.gangs import rounded
 from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
@@ -58,49 +57,48 @@ def state_of(
     kept: IntArray,
 ) -> State:
     """Return the state before the first arrival, of the jobs `kept`."""
-    load, limit = _bounded(load, workload.request_units[kept].astype(np.float64), variation)
-    jobs = _jobs(workload, load, limit, variation, discipline, seed, kept)
-    _size(jobs, workload.granted_units[kept], load, reserving, kept)
+    request = workload.request_units[kept].astype(np.float64)
+    load = replace(
+        load,
+        compute=np.minimum(load.compute, request[:, COMPUTE]),
+        memory=np.minimum(load.memory, request[:, MEMORY]),
+    )
+    jobs = _jobs(workload, load, variation, discipline, seed, kept)
+    _size(jobs, workload.granted_units[kept], reserving, kept)
     instances, starts = int(jobs["instances"].sum()), STARTS * len(kept) + 64
     devices = _devices(cluster)
     most = devices.shape[1] if cluster.devices is not None else 1
     gang = int(jobs["instances"].max(initial=1))
     return State(
-        rules=_rules(reserving, variation, discipline, horizon_s, seed, devices=cluster.devices is not None),
+        rules=_rules(reserving, variation, horizon_s, seed, devices=cluster.devices is not None),
         policy=(reserving.policy or ReservePolicy()).limits(),
         jobs=jobs,
         instances=np.zeros(instances, dtype=INSTANCE),
         device=np.full((instances, most), -1, dtype=np.int64),
-        samples=np.zeros((len(kept), int(jobs["late"].max(initial=0)) + 2), dtype=SAMPLES),
+        samples=np.zeros(len(kept), dtype=SAMPLES),
         machines=_machines(cluster),
         devices=devices,
         queue=Queue(
             waiting=np.zeros(len(kept) + 1, dtype=np.int64),
             running=np.zeros(len(kept) + 1, dtype=np.int64),
-            held=_held(cluster, int(jobs["user"].max(initial=0)) + 1),
             machine=np.zeros(gang, dtype=np.int64),
             picked=np.full((gang, most), -1, dtype=np.int64),
-            tally=tally_of(),
+            tally=np.zeros(1, dtype=TALLY),
         ),
         log=Log(
             runs=np.zeros(starts, dtype=RUN),
             machine=np.zeros(gang * (starts - len(kept)) + instances, dtype=np.int64),
-            kills=np.zeros(starts - len(kept), dtype=KILL),
         ),
     )
 
 
-def _rules(
-    reserving: Reserving, variation: Variation, discipline: Discipline, horizon_s: float, seed: int, *, devices: bool
-) -> Rules:
+def _rules(reserving: Reserving, variation: Variation, horizon_s: float, seed: int, *, devices: bool) -> Rules:
     policy = reserving.policy
     return Rules(
         seed=seed,
         horizon_s=float(horizon_s),
-        drf=discipline.policy == "drf",
         devices=devices,
         reclaims=policy is not None,
-        peak_margin=reserving.peak_margin,
         z=reserving.z,
         close_s=0.0 if policy is None else policy.close_s,
         slow_share=variation.slow_share,
@@ -108,28 +106,15 @@ def _rules(
         cpu_keep=math.exp(-MINUTE_S / variation.cpu_s),
         gpu_keep=math.exp(-MINUTE_S / variation.gpu_s),
         interference=variation.interference,
-        lost=variation.lost,
         more_cpu=reserving.overcommit[0],
         more_memory=reserving.overcommit[1],
         more_gpu=reserving.overcommit[2],
     )
 
 
-def _bounded(load: Load, request: FloatArray, variation: Variation) -> tuple[Load, FloatArray]:
-    """Return the use of jobs within their limits, and the limits of CPU and GPU compute (n, 2)."""
-    limit, most = request[:, COMPUTE], request[:, MEMORY]
-    if variation.beyond_request:
-        limit, most = np.where(limit > 0.0, np.maximum(limit, load.compute), 0.0), np.maximum(most, load.memory)
-        held = WHOLE * np.ceil(request[:, 2] / WHOLE)  # an instance has no more than its devices
-        limit[:, 1], most[:, 1] = np.minimum(limit[:, 1], held), np.minimum(most[:, 1], held)
-    compute, memory = np.minimum(load.compute, limit), np.minimum(load.memory, most)
-    return Load(compute=compute, memory=memory, language=load.language), limit
-
-
 def _jobs(
     workload: Workload,
     load: Load,
-    limit: FloatArray,
     variation: Variation,
     discipline: Discipline,
     seed: int,
@@ -137,9 +122,9 @@ def _jobs(
 ) -> Records:
     """Return the records of the jobs `kept`, without their sizes and reservations."""
     request = workload.request_units[kept].astype(np.float64)
-    varied = draw(variation, load.compute, limit, workload.run_s[kept], load.language, seed)
+    varied = draw(variation, load.compute, request[:, COMPUTE], workload.run_s[kept], load.language, seed)
     jobs = np.zeros(len(kept), dtype=JOB)
-    for name in ("arrive_s", "run_s", "instances", "user"):
+    for name in ("arrive_s", "run_s", "instances"):
         jobs[name] = getattr(workload, name)[kept]
     for name in ("sigma", "scale", "ramp_s", "ramp_level", "before_peak", "peak_at_s"):
         jobs[name] = getattr(varied, name)
@@ -147,12 +132,11 @@ def _jobs(
     by_size = discipline.policy in ("sjf", "srtf")
     jobs["key"] = np.where(np.isnan(predicted_s), math.inf, predicted_s) if by_size else jobs["arrive_s"]
     jobs["first"] = np.cumsum(jobs["instances"]) - jobs["instances"]
-    jobs["request"], jobs["limit"], jobs["peak"] = request, limit, load.memory
-    jobs["late"] = np.ceil(varied.late_min * 60.0 / MINUTE_S)
+    jobs["request"], jobs["peak"] = request, load.memory
     return jobs
 
 
-def _size(jobs: Records, granted: IntArray, load: Load, reserving: Reserving, kept: IntArray) -> None:
+def _size(jobs: Records, granted: IntArray, reserving: Reserving, kept: IntArray) -> None:
     """Set what each start must find free, and its first reservation."""
     prior, z, request = jobs["prior"], reserving.z, jobs["request"]
     prior["mean"] = granted[:, COMPUTE]
@@ -160,23 +144,8 @@ def _size(jobs: Records, granted: IntArray, load: Load, reserving: Reserving, ke
     if reserving.prior is not None:
         prior["mean"] = reserving.prior[kept][:, [0, 2]]
         prior["variance"] = reserving.prior[kept][:, [1, 3]] ** 2
-    elif reserving.fixed:
-        prior["mean"] = load.compute
-        deviation = load.compute * np.sqrt(np.expm1(jobs["sigma"] ** 2))
-        most = np.maximum(request[:, COMPUTE] - load.compute, 0.0) / max(z, 1e-9)
-        prior["variance"] = np.minimum(deviation, most) ** 2
-    if reserving.fixed:
-        prior["memory"] = load.memory
     compute = np.minimum(prior["mean"] + z * np.sqrt(prior["variance"]), request[:, COMPUTE])
-    jobs["fixed"] = reserving.fixed
     jobs["sized"] = np.column_stack([compute[:, 0], prior["memory"][:, 0], compute[:, 1], prior["memory"][:, 1]])
-
-
-def _held(cluster: Cluster, users: int) -> FloatArray:
-    """Return `Queue.held` of a cluster without jobs."""
-    held = np.zeros((users + 1, 3))
-    held[-1] = np.maximum(cluster.capacity.sum(axis=0), 1)
-    return held
 
 
 def _machines(cluster: Cluster) -> Records:
@@ -196,16 +165,10 @@ def _devices(cluster: Cluster) -> Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRun:
-    """A finished simulation: its schedule, the kills, and the seconds each job lost to shortages of CPU and GPU.
-
-    `kills` has the dtype `state.KILL`. `lost_s` has the shape (n, 2). Without `by_device`, GPUs were pooled: those
-    of a machine are its device 0.
-    """
+    """A finished simulation: its schedule, and the seconds that each job (n,) lost to shortages of CPU and GPU."""
 
     schedule: Schedule
-    kills: Records
     lost_s: FloatArray
-    by_device: bool
 
     @property
     def speed(self) -> FloatArray:
@@ -213,7 +176,7 @@ class SharedRun:
         schedule = self.schedule
         held_s = np.minimum(schedule.end_run_s, schedule.end_s) - schedule.start_s
         busy_s = np.bincount(schedule.job, weights=held_s, minlength=len(schedule.workload))
-        return np.asarray(1.0 - self.lost_s.sum(axis=1) / np.maximum(busy_s, 1e-9), dtype=np.float64)
+        return np.asarray(1.0 - self.lost_s / np.maximum(busy_s, 1e-9), dtype=np.float64)
 
 
 def simulate_shared(
@@ -246,13 +209,11 @@ def simulate_shared(
     advance(state)
     tally, jobs = state.queue.tally[0], state.jobs
     runs = state.log.runs[: int(tally["runs"])]
-    finished_s, lost_s = np.full(len(workload), np.nan), np.zeros((len(workload), 2))
+    finished_s, lost_s = np.full(len(workload), np.nan), np.zeros(len(workload))
     done = runs["ending"] == Ending.COMPLETED
     runs["ending"][done & workload.fails[kept[runs["job"]]]] = Ending.FAILED
     finished_s[kept[runs["job"][done]]] = runs["end_s"][done]
     lost_s[kept] = jobs["lost_s"]
-    kills = state.log.kills[: int(tally["kills"])].copy()
-    kills["job"] = kept[kills["job"]]
     hosts, counts, offsets = _hosts(state.log, runs, int(tally["hosts"]), len(machines))
     schedule = Schedule(
         workload=workload,
@@ -269,7 +230,7 @@ def simulate_shared(
         never_fits=~fits,
         finished_s=finished_s,
     )
-    return SharedRun(schedule=schedule, kills=kills, lost_s=lost_s, by_device=cluster.devices is not None)
+    return SharedRun(schedule=schedule, lost_s=lost_s)
 
 
 def _in_devices(workload: Workload) -> Workload:

@@ -10,16 +10,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from scheduler_core.kernels.reserving import Limits
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.types import IntArray
 
 __all__ = [
     "DEVICE",
     "INSTANCE",
     "JOB",
-    "KILL",
     "MACHINE",
     "RUN",
     "SAMPLES",
+    "TALLY",
     "Log",
     "Queue",
     "Records",
@@ -43,11 +43,8 @@ JOB: Final = np.dtype(
         ("key", "f8"),  # constant part of the queue key
         ("instances", "i8"),
         ("first", "i8"),  # index of the job's first instance
-        ("user", "i8"),
         ("request", "f8", (3,)),  # CPU, memory, GPU of one instance
         ("prior", RESERVATION),  # reservation of the first start
-        ("fixed", "?"),  # whether `prior` stays
-        ("limit", "f8", (2,)),  # largest CPU and GPU compute that an instance can use
         ("scale", "f8", (2,)),
         ("sigma", "f8", (2,)),  # standard deviation of the logarithm of demand
         ("ramp_s", "f8"),
@@ -55,19 +52,17 @@ JOB: Final = np.dtype(
         ("peak", "f8", (2,)),  # memory and device memory from `peak_at_s` on
         ("before_peak", "f8"),  # share of the peak that is in use before
         ("peak_at_s", "f8"),  # work done when the peak begins
-        ("late", "i8"),  # minutes by which its samples are late
         # From here on: state of the run.
         ("sized", "f8", (4,)),  # CPU, memory, GPU, device memory that must be free for one instance
         ("left_s", "f8"),  # work left, in seconds at full speed
         ("speed", "f8"),
         ("age", "i8"),  # minutes begun since the start
         ("slow", "f8", (2,)),  # slow part of the noise
-        ("lost_s", "f8", (2,)),  # time lost to shortages of CPU and of GPU compute
+        ("lost_s", "f8"),  # time lost to shortages
         ("reserved", RESERVATION),
         ("reason", "i8"),  # code of `scheduler_core.kernels.reserving`
         ("run", "i8"),  # index of the run in the log
         ("full", "?"),  # whether it keeps its request, because it was killed
-        ("tried", "?"),  # in this round
     ],
     align=True,
 )
@@ -90,14 +85,12 @@ SAMPLES: Final = np.dtype(
         ("mean", "f8", (2,)),
         ("squares", "f8", (2,)),  # sum of squared deviations from the mean
         ("recent", "f8", (2,)),
-        ("largest", "f8", (2,)),  # mean over instances, largest sample
         ("memory", "f8", (2,)),  # largest sample
         ("pressed_s", "f8", (2,)),  # time of the newest sample that pressed on the reservation
-        ("at_s", "f8"),
     ],
     align=True,
 )
-"""Running statistics of a job's samples; `State.samples` keeps the latest versions, so that they can be read late."""
+"""Running statistics of a job's samples."""
 
 MACHINE: Final = np.dtype(
     [
@@ -133,19 +126,6 @@ RUN: Final = np.dtype(
     [("job", "i8"), ("start_s", "f8"), ("end_s", "f8"), ("first", "i8"), ("full", "?"), ("ending", "i1")], align=True
 )
 
-KILL: Final = np.dtype(
-    [
-        ("at_s", "f8"),
-        ("job", "i8"),
-        ("machine", "i8"),
-        ("device", "i8"),  # -1 if memory of the machine was short
-        ("used", "f8"),
-        ("reserved", "f8"),
-        ("used_by_all", "f8"),
-    ],
-    align=True,
-)
-
 TALLY: Final = np.dtype(
     [("waiting", "i8"), ("running", "i8"), ("arrived", "i8"), ("runs", "i8"), ("hosts", "i8"), ("kills", "i8")]
 )
@@ -156,10 +136,8 @@ class Rules(NamedTuple):
 
     seed: int
     horizon_s: float
-    drf: bool
     devices: bool
     reclaims: bool
-    peak_margin: float  # above 0: reserve the largest sample times this, instead of mean and spread
     z: float
     close_s: float
     slow_share: float
@@ -167,29 +145,26 @@ class Rules(NamedTuple):
     cpu_keep: float
     gpu_keep: float
     interference: float
-    lost: float  # share of samples that are lost
     more_cpu: float  # factors of the capacity that the scheduler sees
     more_memory: float
     more_gpu: float
 
 
 class Queue(NamedTuple):
-    """Waiting jobs in queue order, running jobs, the units that users hold, and a gang being placed."""
+    """Waiting jobs in queue order, running jobs, and a gang being placed."""
 
     waiting: IntArray
     running: IntArray
-    held: FloatArray  # (users + 1, 3); the last row is the capacity of all machines
     machine: IntArray  # (largest gang,) machine of each instance of the gang
     picked: IntArray  # (largest gang, devices) its devices, -1 for none
     tally: Records
 
 
 class Log(NamedTuple):
-    """Runs in the order of their starts, the machines of their instances, and kills."""
+    """Runs in the order of their starts, and the machines of their instances."""
 
     runs: Records
     machine: IntArray
-    kills: Records
 
 
 class State(NamedTuple):
@@ -205,8 +180,3 @@ class State(NamedTuple):
     devices: Records
     queue: Queue
     log: Log
-
-
-def tally_of() -> Records:
-    """Return the totals of an empty simulation."""
-    return np.zeros(1, dtype=TALLY)

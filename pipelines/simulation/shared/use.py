@@ -30,8 +30,7 @@ STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 UNIT: Final = 2.0**-53
 
 WHOLE_JOB: Final[Any] = np.int64(-1)  # not a literal, for which numba compiles functions apart
-LOST: Final[Any] = np.int64(-2)
-"""Numbers in place of an instance, for draws that are common to a job."""
+"""Number in place of an instance, for draws that are common to a job."""
 
 
 @kernel
@@ -84,7 +83,7 @@ def set_needs(state: State, job: int) -> None:
         for at in range(2):
             sigma = row.sigma[at]
             noise = math.exp(sigma * (slow * row.slow[at] + fast * instance.fast[at]) - 0.5 * sigma * sigma)
-            instance.need[at] = min(row.limit[at], level * row.scale[at] * noise)
+            instance.need[at] = min(row.request[2 * at], level * row.scale[at] * noise)
 
 
 @kernel
@@ -257,14 +256,14 @@ def _furthest_over(state: State, machine: int, device: int) -> int:
 
 
 @kernel
-def job_to_kill(state: State) -> tuple[int, int, int]:
-    """Return the next job to kill, its machine and device: -1 if the machine's memory is short, all -1 if none is."""
+def job_to_kill(state: State) -> int:
+    """Return the next job to kill because memory is short; -1 if none is."""
     _sum_memory(state)
     for at in range(len(state.machines)):
         machine = state.machines[at]
         if machine.memory > machine.capacity[1] * SLACK:
-            return _furthest_over(state, at, NOWHERE), at, NOWHERE
+            return _furthest_over(state, at, NOWHERE)
         for number in range(state.devices.shape[1]):
             if state.devices[at, number].memory > state.devices[at, number].capacity * SLACK:
-                return _furthest_over(state, at, number), at, number
-    return NOWHERE, NOWHERE, NOWHERE
+                return _furthest_over(state, at, number)
+    return int(NOWHERE)

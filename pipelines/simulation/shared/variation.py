@@ -30,7 +30,7 @@ EARLY_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """How use varies within a run, and how well it is measured.
+    """How use varies within a run.
 
     Attributes
     ----------
@@ -51,10 +51,6 @@ class Variation:
         others reach it at any time. Before it, memory is the peak divided by a factor in `growth`.
     interference
         Loss of speed of a job whose device is otherwise fully used by other jobs.
-    beyond_request
-        Whether a job may use more than it requests of a resource, up to its recorded use and to its whole devices.
-    late_min, lost
-        Largest delay of a job's samples in minutes (uniform), and the share of samples that are lost.
 
     References
     ----------
@@ -75,9 +71,6 @@ class Variation:
     late_share: float = 0.25
     growth: tuple[float, float] = (1.5, 2.2)
     interference: float = 0.0
-    beyond_request: bool = False
-    late_min: float = 0.0
-    lost: float = 0.0
 
 
 PROTOTYPE: Final = Variation(
@@ -102,9 +95,6 @@ VARIATIONS: Final[Mapping[str, Variation]] = {
     "late_peaks": Variation(early_share=0.4, late_share=0.5),
     "interference_5": Variation(interference=0.05),
     "interference_10": Variation(interference=0.1),
-    "beyond_request": Variation(beyond_request=True),
-    "late_samples": Variation(late_min=10.0),
-    "lost_samples": Variation(lost=0.05),
 }
 """The variations that commands and studies offer, by name."""
 
@@ -119,7 +109,6 @@ class Varied:
     ramp_level: FloatArray
     before_peak: FloatArray
     peak_at_s: FloatArray
-    late_min: FloatArray
 
 
 def draw(
@@ -134,7 +123,7 @@ def draw(
     steady = rng.random(count) < variation.steady_share
     factor = np.exp(CV_SPREAD * rng.standard_normal((count, 2)))
     ramp = rng.random((count, 2))
-    when, within, growth, late = rng.random((4, count))
+    when, within, growth, _ = rng.random((4, count))
     share = np.divide(mean, limit, out=np.zeros_like(mean), where=limit > 0.0)
     if variation.cv is None:
         medians = np.array(CV_OF_BAND)[np.searchsorted(BANDS, share, side="right")]
@@ -159,7 +148,6 @@ def draw(
         ramp_level=np.where(talking, 0.1, least + (most - least) * ramp[:, 1]),
         before_peak=1.0 / grown,
         peak_at_s=peak_at_s,
-        late_min=late * variation.late_min,
     )
 
 

@@ -157,7 +157,6 @@ def places_of(
     zones: Sequence[str] = (),
     *,
     sites: Path | None = None,
-    power: Path | None = None,
     year: int | None = None,
 ) -> tuple[Place, ...]:
     """Read the sites of zones, or those of a TOML file: nodes of 8 A100, or of the file's type, at full power.
@@ -172,7 +171,7 @@ def places_of(
             f"{'--zone' if sites is None else sites}: found {len(names)} sites in {len(set(names))} zones, expected "
             f"{LEAST_SITES} to {MOST_SITES} sites, each in its own zone"
         )
-    table = power_file(power)
+    table = power_file()
     assumed = replace(table.assumed, gpu_frac=1.0)
     places = []
     for size, files in zip(sizes, of_one_year([zone_files(folder, name) for name in names], year), strict=True):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import polars as pl
 
 from pipelines.errors import SourceError
 from pipelines.simulation.elastic import Choice
@@ -42,12 +41,11 @@ class ArrivingJobs:
 
     `steps` (J,) is the work of each job, `steps_per_s` (J, N+1) its speed by GPU count at the highest frequency, and
     `perf` and `watts` (J, F) its relative speed and its power at the frequencies `mhz`, as in `ElasticJobs`. Planners
-    see `predicted_steps`, `modelled_perf` and `modelled_watts` instead. `requested` (J,) is the requested GPU count.
+    see `modelled_perf` and `modelled_watts` instead. `requested` (J,) is the requested GPU count.
     """
 
     submit_s: FloatArray
     steps: FloatArray
-    predicted_steps: FloatArray
     steps_per_s: FloatArray
     perf: FloatArray
     modelled_perf: FloatArray
@@ -62,7 +60,7 @@ class ArrivingJobs:
     def submitted(self, rows: IntArray, *, as_requested: bool) -> ElasticJobs:
         """Return the jobs `rows` as a planner sees them at submission, rigid if they run `as_requested`."""
         return ElasticJobs(
-            steps_left=self.predicted_steps[rows],
+            steps_left=self.steps[rows],
             steps_per_s=self.steps_per_s[rows],
             perf=self.modelled_perf[rows],
             watts=self.modelled_watts[rows],
@@ -119,42 +117,16 @@ class Measured:
 
 
 def drawn(measured: Measured, rng: np.random.Generator, *, jobs: int, jobs_per_h: float) -> ArrivingJobs:
-    """Draw jobs of the classes `SIZES` with Poisson arrivals."""
+    """Draw jobs of the classes `SIZES` with Poisson arrivals, each with an application (scaling) and a workload.
+
+    A job's total batch is constant and split among its GPUs: the requested count times a measured batch per GPU. Every
+    GPU count is allowed at which the batch per GPU is within the measured range.
+    """
     kind = rng.choice(len(SIZES), size=jobs, p=[share for share, _, _ in SIZES])
     low, high = (np.array([hours[end] for _, hours, _ in SIZES])[kind] for end in (0, 1))
     gpu_hours = low * (high / low) ** rng.random(jobs)
     requested = np.array([rng.choice(SIZES[each][2]) for each in kind], dtype=np.int64)
     gaps_s = rng.exponential(HOUR_S / jobs_per_h, size=jobs)
-    run_s = gpu_hours / requested * HOUR_S
-    return elastic(measured, rng, np.cumsum(gaps_s) - gaps_s[0], requested, run_s, run_s)
-
-
-def stretch(
-    measured: Measured, rng: np.random.Generator, jobs: pl.DataFrame, gpus: int, predicted: str
-) -> ArrivingJobs:
-    """Return recorded jobs (`submit_s, gpus, run_s`, predictions), their arrivals scaled to a load of 1 on the GPUs."""
-    requested, run_s = jobs["gpus"].to_numpy(), jobs["run_s"].to_numpy()
-    came_s = jobs["submit_s"].to_numpy() - jobs["submit_s"][0]
-    span_s = float((requested * run_s).sum()) / gpus
-    submit_s = came_s * (span_s / max(float(came_s[-1]), 1.0))
-    return elastic(measured, rng, submit_s, requested, run_s, jobs[predicted].to_numpy())
-
-
-def elastic(
-    measured: Measured,
-    rng: np.random.Generator,
-    submit_s: FloatArray,
-    requested: IntArray,
-    run_s: FloatArray,
-    predicted_s: FloatArray,
-) -> ArrivingJobs:
-    """Draw an application (scaling) and a workload (frequencies) for each job of known run time.
-
-    `run_s` (J,) is the true run time with the requested GPUs at the highest frequency, `predicted_s` (J,) that which
-    planners assume. A job's total batch is constant and split among its GPUs: the requested count times a measured
-    batch per GPU. Every GPU count is allowed at which the batch per GPU is within the measured range.
-    """
-    jobs = len(submit_s)
     application = rng.integers(len(measured.scaling), size=jobs)
     workload = rng.integers(len(measured.perf), size=jobs)
     speeds = np.stack(
@@ -162,9 +134,8 @@ def elastic(
     )
     speed = speeds[np.arange(jobs), requested]
     return ArrivingJobs(
-        submit_s=submit_s,
-        steps=run_s * speed,
-        predicted_steps=predicted_s * speed,
+        submit_s=np.cumsum(gaps_s) - gaps_s[0],
+        steps=gpu_hours / requested * HOUR_S * speed,
         steps_per_s=speeds,
         perf=measured.perf[workload],
         modelled_perf=measured.modelled_perf[workload],

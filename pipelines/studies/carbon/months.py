@@ -4,8 +4,8 @@ Kinds of budget: the same kWh every period, and prices per kWh and per gram.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -13,17 +13,15 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.studies.carbon.foreseen import foreseen
 from pipelines.studies.carbon.jobs import ArrivingJobs, Measured, drawn
 from pipelines.studies.carbon.simulation import Cluster, Simulated, simulate
 from pipelines.studies.compare import ARM, mean
-from pipelines.studies.energy import RecordedHours
+from pipelines.studies.energy import month_of
 from pipelines.studies.study import SEED, Row
 from scheduler_core.planning.carbon import allocate
 from scheduler_core.planning.elastic import CountsAndFrequencies, ElasticJobs, Period, Planner
-from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.planning.hourly import HourlySeries
 from scheduler_core.planning.power import JOULES_PER_KWH
-from scheduler_core.planning.release import forecast
 from scheduler_core.types import FloatArray
 
 AT_POINTS: Final = 9
@@ -122,8 +120,8 @@ def _greatest(prices: FloatArray, seconds: FloatArray, kwh: FloatArray, jobs: in
     return spent, mean_s
 
 
-LASTS: Final = 2.0
-"""Expected run time of a job divided by its shortest run time (ours): more than 1, as few jobs run at full speed."""
+MONTHS: Final = (6, 12)
+"""Months in which simulations start: the first was chosen before any simulation; the second is a check."""
 
 MOST_SEEDS: Final = 4
 """Maximum number of seeds, because these simulations take much longer than those of the other settings."""
@@ -139,31 +137,24 @@ SHARES: Final = (0.2, 0.3, 0.45, 0.7)
 """Budgets of a period as fractions of the energy of all GPUs at the highest frequency."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Carbon intensity of a grid from `starts_s` on, and planners that depend on it.
-
-    Each period calls `intensity`, which keeps the moment in `now_ts`; forecasts start from that hour. A price per gram
-    is a price per kWh divided by the intensity `usual_g_per_kwh`.
-    """
+    """Carbon intensity of a grid from the Unix time `starts_s` on, with its mean over the month, `usual_g_per_kwh`."""
 
     carbon: HourlySeries
     starts_s: float
     usual_g_per_kwh: float
-    now_ts: float = field(default=0.0, init=False)
-    _means: dict[int, FloatArray] = field(default_factory=dict, init=False)  # of the next 1 to 24 hours, by hour
 
     def intensity(self, now_s: float) -> float:
-        """Return the intensity `now_s` seconds after the start, and make that the moment from which forecasts start."""
-        self.now_ts = self.starts_s + now_s
-        return self.carbon.at(self.now_ts)
+        """Return the intensity `now_s` seconds after the start."""
+        return self.carbon.at(self.starts_s + now_s)
 
     def by_kwh(self, price_s_per_kwh: float) -> Planner:
         """Return a planner with a constant price per kWh."""
         return partial(allocate, price_s_per_kwh=price_s_per_kwh)
 
     def by_gram(self, price_s_per_kwh: float) -> Planner:
-        """Return a planner with a constant price per gram: per kWh it is proportional to the intensity."""
+        """Return a planner with a constant price per gram: that per kWh at the usual intensity."""
 
         def plan(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
             price = price_s_per_kwh * period.intensity_g_per_kwh / self.usual_g_per_kwh
@@ -171,38 +162,15 @@ class Outlook:
 
         return plan
 
-    def foreseeing(self, price_s_per_kwh: float) -> Planner:
-        """Return a planner with a constant price per gram that expects intensities to be as in recent days."""
-
-        def plan(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
-            a_gram = price_s_per_kwh / self.usual_g_per_kwh
-            return foreseen(jobs, gpus, a_gram * period.intensity_g_per_kwh, a_gram * self._expected(jobs))
-
-        return plan
-
-    def _expected(self, jobs: ElasticJobs) -> FloatArray:
-        """Return each job's mean forecast intensity over its expected remaining time, at most a day (J,)."""
-        hour = self.carbon.hour(np.array([self.now_ts]))
-        if (now := int(hour[0])) not in self._means:
-            ahead = np.arange(HOURS_PER_DAY)
-            self._means[now] = np.cumsum(forecast(self.carbon, np.repeat(hour, HOURS_PER_DAY), ahead)) / (ahead + 1)
-        fastest = np.where(jobs.allowed, jobs.steps_per_s, 0.0).max(axis=1) * jobs.perf[:, -1]
-        hours = np.ceil(LASTS * jobs.steps_left / fastest / HOUR_S)
-        return np.asarray(self._means[now][np.clip(hours, 1, HOURS_PER_DAY).astype(np.int64) - 1])
-
 
 Priced = Callable[[Outlook, float], Planner]
 
-SAME_KWH, PER_KWH = "same kWh every period", "a price a kWh"
-PRICED: Final[dict[str, Priced]] = {
-    PER_KWH: Outlook.by_kwh,
-    "a price a gram": Outlook.by_gram,
-    "a price a gram, foreseen": Outlook.foreseeing,
-}
-"""Planners by kind of price; they have no budget."""
+SAME_KWH, PER_KWH, PER_GRAM = "same kWh every period", "a price a kWh", "a price a gram"
+ARMS: Final[Mapping[str, Priced | None]] = {SAME_KWH: None, PER_KWH: Outlook.by_kwh, PER_GRAM: Outlook.by_gram}
+"""Planners by kind of price, which have no budget; None has the same budget in every period."""
 
-ARMS: Final[Mapping[str, Priced | None]] = {SAME_KWH: None, **PRICED}
-PAIRS: Final = [(name, SAME_KWH) for name in PRICED] + [(name, PER_KWH) for name in PRICED if name != PER_KWH]
+PAIRS: Final = ((PER_KWH, SAME_KWH), (PER_GRAM, SAME_KWH), (PER_GRAM, PER_KWH))
+"""Compared kinds, each with the one that it is compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +181,7 @@ class Months:
     cluster: Cluster
     jobs: int
     prices: tuple[float, ...]
-    grids: Sequence[RecordedHours]
+    grids: Mapping[str, HourlySeries]
 
     def __call__(self, arm: Priced | None, seed: int) -> list[Row]:
         """Simulate a stretch that starts in one of each month's weeks; return a row for each budget or price."""
@@ -239,12 +207,13 @@ class Months:
 
     def _outlooks(self, seed: int) -> Iterator[tuple[Row, Outlook]]:
         """Yield the names and the outlook of every month, from the week of the seed on."""
-        for grid in self.grids:
-            for from_ts, until_ts in zip(grid.starts_ts.tolist(), grid.ends_ts.tolist(), strict=True):
+        for zone, series in self.grids.items():
+            for month in MONTHS:
+                from_ts, until_ts = month_of(series, month)
                 starts_s = from_ts + timedelta(weeks=seed % WEEKS).total_seconds()
-                usual = grid.series.mean(from_ts, until_ts)
-                of: Row = {"zone": grid.zone, "month": f"{datetime.fromtimestamp(from_ts, UTC):%Y-%m}"}
-                yield of, Outlook(carbon=grid.series, starts_s=starts_s, usual_g_per_kwh=usual)
+                of: Row = {"zone": zone, "month": f"{datetime.fromtimestamp(from_ts, UTC):%Y-%m}"}
+                usual = series.mean(from_ts, until_ts)
+                yield of, Outlook(carbon=series, starts_s=starts_s, usual_g_per_kwh=usual)
 
 
 def saving_rows(runs: pl.DataFrame) -> list[Row]:

@@ -56,16 +56,13 @@ class Simulated:
     """Results by job (J,): completion time (NaN if it did not end), energy while running, changes.
 
     `spent` has the begin of a period, jobs, and their kWh in it. `changes` counts how often a job was stopped, moved or
-    given another number of GPUs. `over_budget` is the maximum, over periods (or of the run, by the rule to completion),
-    of actual emissions divided by the budget, minus 1, and at least 0; `over_planned` the same of planned emissions.
+    given another number of GPUs.
     """
 
     jct_s: FloatArray
     kwh: FloatArray
     spent: list[tuple[float, IntArray, FloatArray]]
     changes: IntArray
-    over_budget: float
-    over_planned: float
 
     def grams(self, intensity: Callable[[float], float]) -> FloatArray:
         """Return the grams of every job (J,) at the intensity by time in g/kWh that its periods begin with."""
@@ -90,14 +87,11 @@ def simulate(
     state, spans = run_elastic(jobs.submit_s, rounds, jobs.true_s, nodes=len(cluster.nodes), from_s=from_s)
     if spans and rounds.stuck_s < STUCK_S:  # else `decide` has met the last span
         rounds.spend(spans[-1])
-    rounds.close()
     return Simulated(
         jct_s=state.finish_s - jobs.submit_s,
         kwh=rounds.kwh,
         spent=rounds.spent,
         changes=state.changes,
-        over_budget=rounds.over,
-        over_planned=rounds.over_planned,
     )
 
 
@@ -110,7 +104,7 @@ class _Rounds:
         self.jobs, self.cluster, self.budget_kwh = jobs, cluster, budget_kwh
         self.planner, self.as_requested, self.nodes = planner, as_requested, cluster.nodes
         self.opened_s = self.period_ends_s = -np.inf
-        self.budget_g = self.spent_g = self.over = self.over_planned = self.stuck_s = 0.0
+        self.budget_g = self.spent_g = self.stuck_s = 0.0
         self.ends_s = np.full(len(jobs), np.inf)  # as planned
         self.kwh, self.spent = np.zeros(len(jobs)), list[tuple[float, IntArray, FloatArray]]()
 
@@ -152,17 +146,14 @@ class _Rounds:
             places=state.place[here],
             planner=self.planner,
         )
-        if allowed_g > 0.0:
-            self.over_planned = max(self.over_planned, float(found.planned_g.sum()) / allowed_g - 1.0)
         self.ends_s[here] = now_s + found.left_s
         return found.plan.gpus, found.plan.step, found.placed
 
     def _open(self, now_s: float) -> None:
-        """Open a period; by the rule `period`, it closes the account of the last one."""
+        """Open a period; by the rule `period`, it has a budget of its own."""
         first, self.opened_s, self.period_ends_s = np.isinf(self.opened_s), now_s, now_s + self.cluster.period_s
         self.intensity = self.cluster.intensity(now_s)
         if first or self.cluster.rule == "period":
-            self.close()
             self.budget_g, self.spent_g = self.budget_kwh * self.intensity, 0.0
 
     def spend(self, span: Span) -> None:
@@ -171,11 +162,6 @@ class _Rounds:
         self.kwh[span.job] += kwh
         self.spent.append((self.opened_s, span.job, kwh))
         self.spent_g += float(kwh.sum()) * self.intensity
-
-    def close(self) -> None:
-        """Record by how much emissions exceeded the budget."""
-        if self.budget_g > 0.0:
-            self.over = max(self.over, self.spent_g / self.budget_g - 1.0)
 
 
 def greedy_at_max(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
@@ -213,21 +199,11 @@ def greedy_at_max(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFreq
     return _plan(count, step)
 
 
-def fixed_at_optimal(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
-    """Run jobs with requested GPUs at energy-optimal frequencies, in order of arrival; skip jobs that do not fit.
-
-    The request is `rigid_gpus`; an elastic job gets its fewest allowed GPUs.
-    """
-    step = jobs.optimal_step
-    _, grams = _every_count(jobs, step, period)
-    return _plan(_in_order(jobs, grams, gpus, period.budget_g, strict=False), step)
-
-
 def fifo_at_max(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
     """Run jobs with requested GPUs at the highest frequency, first in, first out, without skipping any job."""
     step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
     _, grams = _every_count(jobs, step, period)
-    return _plan(_in_order(jobs, grams, gpus, period.budget_g, strict=True), step)
+    return _plan(_in_order(jobs, grams, gpus, period.budget_g), step)
 
 
 def _every_count(jobs: ElasticJobs, step: IntArray, period: Period) -> tuple[FloatArray, FloatArray]:
@@ -239,21 +215,17 @@ def _every_count(jobs: ElasticJobs, step: IntArray, period: Period) -> tuple[Flo
     return left_s, replace(period, rule="period").grams(watts, left_s)
 
 
-def _in_order(jobs: ElasticJobs, grams: FloatArray, gpus: int, budget_g: float, *, strict: bool) -> IntArray:
-    """Return each job's GPU count: its fewest allowed GPUs if they fit, else 0; older jobs first.
-
-    With `strict`, no job is served after one that does not fit.
-    """
+def _in_order(jobs: ElasticJobs, grams: FloatArray, gpus: int, budget_g: float) -> IntArray:
+    """Return each job's GPU count: its fewest allowed GPUs, older jobs first; 0 from the first that does not fit on."""
     wanted = jobs.allowed.argmax(axis=1)
     count = np.zeros(len(jobs), dtype=np.int64)
     free, left_g = gpus, budget_g
     for row in _by_arrival(jobs):
-        if wanted[row] <= free and grams[row, wanted[row]] <= left_g:
-            count[row] = wanted[row]
-            free -= int(wanted[row])
-            left_g -= float(grams[row, wanted[row]])
-        elif strict:
+        if wanted[row] > free or grams[row, wanted[row]] > left_g:
             break
+        count[row] = wanted[row]
+        free -= int(wanted[row])
+        left_g -= float(grams[row, wanted[row]])
     return count
 
 
@@ -289,11 +261,9 @@ class Arm:
 
 BASELINES: Final = {
     "greedy_max": Arm(planner=greedy_at_max, rules=("period",)),
-    "fixed_optimal": Arm(planner=fixed_at_optimal, as_requested=True),
     "fifo_max": Arm(planner=fifo_at_max, as_requested=True),
 }
-"""Simple planners: greedy counts at the highest frequency, requested counts at energy-optimal frequencies, and first
-in, first out at the highest frequency."""
+"""Simple planners at the highest frequency: greedy counts, and requested counts first in, first out."""
 
 ARMS: Final[dict[str, Arm | None]] = {
     TAUT: Arm(at_prices=True),

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs, Measured, drawn, stretch
+from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs, Measured, drawn
 from pipelines.studies.carbon.months import ARMS as PRICED_ARMS
-from pipelines.studies.carbon.months import MOST_SEEDS, Front, Months, compared, least_mean, saving_rows
+from pipelines.studies.carbon.months import MONTHS, MOST_SEEDS, Front, Months, compared, least_mean, saving_rows
 from pipelines.studies.carbon.months import PRICES_S_PER_KWH as BOUND_PRICES
 from pipelines.studies.carbon.simulation import (
     ARMS,
@@ -26,8 +26,7 @@ from pipelines.studies.carbon.simulation import (
     simulate,
 )
 from pipelines.studies.compare import ARM, compare, mean
-from pipelines.studies.energy import months_option, recorded_hours
-from pipelines.studies.recorded import ORACLE, PREDICTED, in_a_row, recorded_jobs
+from pipelines.studies.energy import month_of, recorded_hours
 from pipelines.studies.study import (
     SEED,
     Context,
@@ -38,7 +37,6 @@ from pipelines.studies.study import (
     option,
     seed_option,
     seeds_option,
-    year_option,
 )
 from scheduler_core.planning.carbon import allocate
 from scheduler_core.planning.elastic import BudgetRule
@@ -51,15 +49,13 @@ LOADS: Final = (0.5, 1.0, 2.0)
 """Numbers of jobs per hour as multiples of the usual one."""
 
 DRAWN_JOBS, LONG_JOBS = 160, 400
-"""Default numbers of jobs of a run: at a load; on real grids and of traces."""
+"""Default numbers of jobs of a run: at a load; on real grids."""
 
 USUAL_NODES: Final = 8
-ZONES, MONTHS = ("DE-LU", "US-CAL-CISO"), (6, 12)
-"""Default grids: the first month was chosen before any simulation; the second is a check."""
+ZONES: Final = ("DE-LU", "US-CAL-CISO")
 
-PERIOD_S, TRACE_PERIOD_S = 900.0, 600.0
+PERIOD_S: Final = 900.0
 SHARES: Final = (0.15, 0.25, 0.4, 0.6, 1.0, math.inf)
-TRACE_SHARES: Final = (0.25, 0.4, 1.0, math.inf)
 """Budgets as fractions of the energy of all GPUs at the highest frequency (mean power of the measured workloads), by
 the rule to completion of the jobs' energy with their requested GPUs at that frequency."""
 
@@ -80,9 +76,7 @@ class Config:
     zones: tuple[str, ...] = option(
         ZONES, name="--zone", help="Zone of a real grid (may be repeated).", shown="DE-LU and US-CAL-CISO"
     )
-    year: int | None = year_option()
-    months: tuple[int, ...] = months_option(MONTHS, "6 and 12")
-    jobs: int | None = option(None, help="Jobs a run.", minimum=2, maximum=100_000, shown="160 drawn, else 400")
+    jobs: int | None = option(None, help="Jobs a run.", minimum=2, maximum=100_000, shown="160, on real grids 400")
     nodes: int = option(USUAL_NODES, help=f"Nodes of {NODE_GPUS} GPUs.", minimum=1, maximum=1000)
     prices: tuple[float, ...] = option(
         PRICES_S_PER_KWH,
@@ -91,11 +85,6 @@ class Config:
         minimum=0.0,
         maximum=1e9,
         shown="0 to 1e6",
-    )
-    trace: str | None = option(
-        None,
-        help="Use the jobs of this trace in the lake, with run times predicted from earlier months.",
-        shown="drawn jobs, and real grids",
     )
     seeds: int = seeds_option(10)
     seed: int = seed_option(200)
@@ -109,7 +98,6 @@ class Runs:
     cluster: Cluster
     full_w: float
     prices: tuple[float, ...]
-    shares: tuple[float, ...] = SHARES
 
     def __call__(self, arm: Arm | None, seed: int) -> list[Row]:
         """Return a row for each budget or price of an arm, or for each point of the lower bound."""
@@ -131,7 +119,7 @@ class Runs:
                 "price_s_per_kwh": price,
                 **self._figures(arm, jobs, share * full_kwh, price),
             }
-            for share in (self.shares if self.cluster.rule in arm.rules else (math.inf,))
+            for share in (SHARES if self.cluster.rule in arm.rules else (math.inf,))
             for price in (self.prices if arm.at_prices else (None,))
         ]
 
@@ -139,13 +127,9 @@ class Runs:
         """Return the results of a simulation; times and energy (of GPUs while they run jobs) are NaN if a job waits."""
         planner = arm.planner if price is None else partial(allocate, price_s_per_kwh=price)
         found = simulate(jobs, self.cluster, budget_kwh, planner, as_requested=arm.as_requested)
-        unfinished = int(np.isnan(found.jct_s).sum())
         return {
             "mean_jct_s": float(found.jct_s.mean()),
-            "kwh": math.nan if unfinished else float(found.kwh.sum()),
-            "over_budget_pct": 100.0 * found.over_budget,
-            "over_planned_pct": 100.0 * found.over_planned,
-            "unfinished": unfinished,
+            "kwh": math.nan if np.isnan(found.jct_s).any() else float(found.kwh.sum()),
         }
 
 
@@ -155,22 +139,15 @@ def drawn_of(seed: int, *, measured: Measured, jobs: int, jobs_per_h: float) -> 
     return drawn(measured, rng, jobs=jobs, jobs_per_h=jobs_per_h)
 
 
-def stretch_of(
-    seed: int, *, measured: Measured, recorded: pl.DataFrame, jobs: int, gpus: int, predicted: str
-) -> ArrivingJobs:
-    """Take recorded jobs in a row from a random one on."""
-    rng = np.random.default_rng([seed, len(recorded)])
-    return stretch(measured, rng, in_a_row(recorded, jobs, rng), gpus, predicted)
-
-
 def run_study(config: Config, context: Context) -> Findings:
-    """Simulate every arm with the same jobs at every load, and on real grids; or on a trace's jobs."""
+    """Simulate every arm with the same jobs at every load, and on real grids."""
     energy = config.energy or context.energy
     measured, seeds = Measured.of(energy), range(config.seed, config.seed + config.seeds)
     cluster = Cluster(gpus=config.nodes * NODE_GPUS, period_s=PERIOD_S, rule=config.budget)
-    if config.trace is not None:
-        return _on_trace(config.trace, config, measured, replace(cluster, period_s=TRACE_PERIOD_S), seeds, context)
-    grids = recorded_hours(energy / "grid", config.zones, "carbon", year=config.year, months=config.months)
+    grids = {zone: recorded_hours(energy / "grid", zone, "carbon") for zone in dict.fromkeys(config.zones)}
+    for series, _ in grids.values():
+        for month in MONTHS:
+            month_of(series, month)  # before anything is simulated
     settings = {}
     for load in LOADS:
         per_h = load * USUAL_PER_H * config.nodes / USUAL_NODES
@@ -182,35 +159,15 @@ def run_study(config: Config, context: Context) -> Findings:
         cluster=cluster,
         jobs=config.jobs or LONG_JOBS,
         prices=tuple(price for price in config.prices if price > 0.0),  # 0 has no counterpart among the budgets
-        grids=grids,
+        grids={zone: series for zone, (series, _) in grids.items()},
     )
     on_grids = compare(PRICED_ARMS, seeds[:MOST_SEEDS], months, engine=context.engine, talk=context.talk)
-    found = findings(runs, config, "measured", [note for grid in grids for note in grid.notes])
+    found = findings(runs, config, [note for _, notes in grids.values() for note in notes])
     return replace(
         found,
         tables={**found.tables, "carbon at equal completion time": saving_rows(on_grids)},
         frames={**found.frames, "months": on_grids},
     )
-
-
-def _on_trace(
-    name: str, config: Config, measured: Measured, cluster: Cluster, seeds: range, context: Context
-) -> Findings:
-    jobs = config.jobs or LONG_JOBS
-    recorded, notes = recorded_jobs(context, name, seed=config.seed, least=jobs)
-    take = partial(stretch_of, measured=measured, recorded=recorded, jobs=jobs, gpus=cluster.gpus)
-    name = context.trace(name)
-    settings = {
-        f"{name}, {source} run times": Runs(
-            jobs=partial(take, predicted=source),
-            cluster=cluster,
-            full_w=measured.full_w,
-            prices=config.prices,
-            shares=TRACE_SHARES,
-        )
-        for source in (PREDICTED, ORACLE)
-    }
-    return findings(_compared(settings, seeds, context), config, name, notes)
 
 
 def _compared(settings: dict[str, Runs], seeds: range, context: Context) -> pl.DataFrame:
@@ -223,7 +180,7 @@ def _compared(settings: dict[str, Runs], seeds: range, context: Context) -> pl.D
     return pl.concat(frames)
 
 
-def findings(runs: pl.DataFrame, config: Config, trace: str = "measured", notes: Sequence[str] = ()) -> Findings:
+def findings(runs: pl.DataFrame, config: Config, notes: Sequence[str] = ()) -> Findings:
     """Return tables and notes of the runs."""
     ratios = ratio_rows(runs)
     summary = summary_rows(ratios)
@@ -236,9 +193,9 @@ def findings(runs: pl.DataFrame, config: Config, trace: str = "measured", notes:
     )
     return Findings(
         study="carbon",
-        trace=trace,
+        trace="measured",
         claims=claim_rows(summary),
-        tables={"at equal energy": summary, "budgets": budget_rows(runs, config.budget)},
+        tables={"at equal energy": summary},
         frames={"runs": runs, "compared": ratios},
         notes=(*about, *notes),
     )
@@ -304,20 +261,4 @@ def _verdict(shorter: float, ceiling: float) -> str:
     return "missed" if ceiling >= BAR else "missed; no scheduler reaches it"
 
 
-def budget_rows(runs: pl.DataFrame, rule: BudgetRule) -> list[Row]:
-    """Return how far emissions exceeded the budgets of the patent's two stages, at most over seeds and periods.
-
-    `over_planned_pct` is of planned emissions, `over_budget_pct` of actual ones; `unfinished` counts the jobs of all
-    seeds that the budget left without an end. There is a row per setting and finite budget.
-    """
-    own = runs.filter(pl.col(ARM) == TWO_STAGES, pl.col("share").is_finite())
-    rows = own.group_by("setting", "share", maintain_order=True).agg(
-        pl.col("over_planned_pct", "over_budget_pct").max(),
-        pl.col("unfinished").sum(),
-        mean_over_budget_pct=pl.col("over_budget_pct").mean(),
-        seeds=pl.len(),
-    )
-    return rows.select(pl.lit(rule).alias("budget"), pl.all()).to_dicts()
-
-
-CARBON: Final = Study(name="carbon", config=Config, run=run_study, takes=("lake", "threads", "engine"))
+CARBON: Final = Study(name="carbon", config=Config, run=run_study, takes=("engine",))

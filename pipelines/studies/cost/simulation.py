@@ -106,27 +106,15 @@ def decided_greedily(problem: Problem, asked: Asked, rng: np.random.Generator) -
 
 
 AHEAD, GREEDY = "looking ahead", "greedy"
-PREEMPTIVE: Final = ", preemptive"
-STRONGEST: Final = f"edf, {FASTEST}{PREEMPTIVE}"
+STRONGEST: Final = f"edf, {FASTEST}, preemptive"
 """Name of the simple policy that is hardest to beat."""
 
-BASELINES, PREEMPTING = (
-    {
-        f"{order}, {configuration}{PREEMPTIVE * preempts}": Baseline(
-            order=order, configuration=configuration, preemptive=preempts
-        )
-        for order in ORDERS
-        for configuration in CONFIGURATIONS
-    }
-    for preempts in (False, True)
-)
-"""The simple policies by name: without preemption, and with it (they place all jobs again at each decision)."""
-
-
-def as_asked(name: str) -> bool:
-    """Return whether a policy always gives a job exactly its requested GPUs."""
-    return f", {FIXED}" in name
-
+BASELINES: Final = {
+    f"{order}, {configuration}": Baseline(order=order, configuration=configuration)
+    for order in ORDERS
+    for configuration in CONFIGURATIONS
+}
+"""The first-principle methods of ANDREAS by name."""
 
 DAY_S: Final = 24 * HOUR_S
 MOST_DECISIONS_A_JOB: Final = 2000

@@ -10,24 +10,23 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.studies.compare import ARM, Interval, Values, compare, mean, paired, ratio
+from pipelines.studies.compare import ARM, Interval, compare, mean, ratio
 from pipelines.studies.cost.bound import least_usd
 from pipelines.studies.cost.simulation import (
     AHEAD,
     BASELINES,
+    FASTEST,
     GREEDY,
-    PREEMPTING,
     STRONGEST,
+    Baseline,
     Policy,
     Site,
-    SubmittedJobs,
-    as_asked,
     decided_greedily,
     looks_ahead,
     simulate,
 )
 from pipelines.studies.cost.workload import GPUS_ON_A_NODE, Speeds, cluster, speeds_of, stretch, submitted
-from pipelines.studies.energy import RecordedHours, gavel_throughputs, months_option, recorded_hours
+from pipelines.studies.energy import gavel_throughputs, recorded_hours
 from pipelines.studies.recorded import in_a_row, recorded_jobs
 from pipelines.studies.study import (
     Context,
@@ -38,8 +37,8 @@ from pipelines.studies.study import (
     option,
     seed_option,
     seeds_option,
-    year_option,
 )
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.planning.lookahead import ITERATIONS
 from scheduler_core.types import FloatArray
 
@@ -49,7 +48,7 @@ PERCENT: Final = 100.0
 BOUND: Final = "lower bound"
 """Name of the rows of `bound.least_usd` among those of the policies."""
 
-EXACT, OFF, PREEMPT = "exact run times", "run times off", "first principles that preempt"
+EXACT, OFF = "exact run times", "run times off"
 LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.9, 1.1)
 AT_LOADS: Final = (0.5, 0.9)
 """Range of moderate to high loads, at which claims are tested."""
@@ -68,8 +67,6 @@ class Config:
 
     energy: Path | None = energy_option()
     zone: str = option("DE-LU", name="--zone", help="Zone whose prices apply.")
-    year: int | None = year_option()
-    months: tuple[int, ...] = months_option((), "all hours of the files")
     loads: tuple[float, ...] = option(
         LOADS,
         name="--load",
@@ -107,7 +104,7 @@ class Runs:
     """What all runs share: measured speeds, prices, the size of the cluster and of a run, and recorded jobs if any."""
 
     speeds: Speeds
-    grid: RecordedHours
+    price: HourlySeries
     nodes: int
     jobs: int
     recorded: pl.DataFrame | None = None
@@ -115,52 +112,34 @@ class Runs:
     def __call__(self, arm: Arm, seed: int) -> Row:
         """Simulate one policy; runs of a seed have the same jobs, prices and nodes."""
         nodes, rng = cluster(self.nodes), np.random.default_rng(seed)
-        start_ts = self.grid.drawn_ts(rng)
+        start_ts = self.price.start_s + HOUR_S * int(rng.integers(len(self.price)))
         off_by = OFF_BY if arm.study == OFF else 0.0
         if self.recorded is None:
             jobs = submitted(self.speeds, nodes, load=arm.load, count=self.jobs, off_by=off_by, rng=rng)
         else:
             taken = in_a_row(self.recorded, self.jobs, rng)
             jobs = stretch(taken, self.speeds, nodes, load=arm.load, off_by=off_by, rng=rng)
-        site = Site(nodes=nodes, price=self.grid.series, start_ts=start_ts, pue=PUE, restart_s=RESTART_S)
+        site = Site(nodes=nodes, price=self.price, start_ts=start_ts, pue=PUE, restart_s=RESTART_S)
         of: Row = {"study": arm.study, "load": arm.load, "policy": arm.name}
         if arm.policy is None:
             return {**of, "total_usd": least_usd(jobs, site)}
         outcome = simulate(jobs, site, arm.policy, np.random.default_rng([seed, 1]))
-        late_share, unavoidable_usd = unavoidable(jobs, asked=as_asked(arm.name))
         return {
             **of,
             "total_usd": outcome.total_usd,
             "tardiness_usd": outcome.tardiness_usd,
             "energy_usd": outcome.energy_usd,
-            "infeasible_share": late_share,
-            "unavoidable_usd": unavoidable_usd,
         }
 
 
-def unavoidable(jobs: SubmittedJobs, *, asked: bool) -> tuple[float, float]:
-    """Return the share of jobs that are late on an empty cluster, and the cost of this tardiness in USD.
-
-    Every job starts at submission on its fastest node type, with its requested GPUs if `asked`, else with its fastest
-    number of GPUs. No queue order, preemption or additional node can lower this tardiness.
-    """
-    run_s = jobs.run_s
-    if asked:
-        run_s = np.take_along_axis(run_s, jobs.asked_gpus[:, None, None], axis=2)
-    late_s = np.maximum(jobs.submit_s + np.nanmin(run_s, axis=(1, 2)) * jobs.off_by - jobs.due_s, 0.0)
-    # Rounding must not make a job late that is due exactly at its earliest end.
-    late_s = np.where(late_s > 1e-6, late_s, 0.0)
-    return float((late_s > 0.0).mean()), float(jobs.weight_usd_per_s @ late_s)
-
-
 def arms(loads: Sequence[float], at_loads: Sequence[float], iterations: int) -> dict[str, Arm]:
-    """Return all policies at the loads, and those that preempt or meet wrong run times at the loads of the claims."""
+    """Return all policies at the loads, and at the loads of the claims what meets wrong run times and the bound."""
     ahead: dict[str, Policy | None] = {AHEAD: partial(looks_ahead, iterations=iterations)}
-    exact = ahead | {GREEDY: decided_greedily} | BASELINES | {BOUND: None}
+    strongest: dict[str, Policy | None] = {STRONGEST: Baseline(order="edf", configuration=FASTEST, preemptive=True)}
     tables: tuple[tuple[str, Sequence[float], Mapping[str, Policy | None]], ...] = (
-        (EXACT, loads, exact),
-        (OFF, at_loads, ahead | {STRONGEST: PREEMPTING[STRONGEST]}),
-        (PREEMPT, at_loads, PREEMPTING),
+        (EXACT, loads, ahead | {GREEDY: decided_greedily} | BASELINES),
+        (EXACT, at_loads, strongest | {BOUND: None}),
+        (OFF, at_loads, ahead | strongest),
     )
     return {
         f"{study}, {load:g}, {name}": Arm(study=study, load=load, name=name, policy=each)
@@ -177,8 +156,8 @@ def run(config: Config, context: Context) -> Findings:
     if not at_loads:
         raise BadUsage(f"--load: found none of {AT_LOADS[0]} to {AT_LOADS[1]}, expected one to judge bars at")
     energy = config.energy or context.energy
-    (grid,) = recorded_hours(energy / "grid", [config.zone], "price", year=config.year, months=config.months)
-    of = Runs(speeds_of(gavel_throughputs(energy)), grid, config.nodes, config.jobs)
+    price, _ = recorded_hours(energy / "grid", config.zone, "price")
+    of = Runs(speeds_of(gavel_throughputs(energy)), price, config.nodes, config.jobs)
     trace, notes = "gavel", tuple[str, ...]()
     if config.trace is not None:
         trace = context.trace(config.trace)
@@ -197,22 +176,16 @@ def run(config: Config, context: Context) -> Findings:
 
 def findings(runs: pl.DataFrame, at_loads: Sequence[float], config: Config) -> Findings:
     """Return tables, claims and notes of the runs."""
-    share, usd = (
-        _of(runs, EXACT, next(filter(as_asked, BASELINES)), name, at_loads).mean()
-        for name in ("infeasible_share", "unavoidable_usd")
-    )
     notes = (
         f"{config.seeds} seeds of {config.jobs} jobs; {config.nodes} P100 and {config.nodes} V100 nodes of "
         f"{GPUS_ON_A_NODE} GPUs; hourly prices of {config.zone}; PUE {PUE:g}; nodes without jobs are off; a restart "
         f"takes {RESTART_S:g} s; assumptions and other results: docs/studies/cost.md",
-        f"{share:.0%} of the jobs cannot meet their due date with the GPUs they ask for, not on an empty cluster: "
-        f"that is {usd:.0f} USD of tardiness a run for every 'fixed' method; the claims 'net of' take it off",
     )
     return Findings(
         study="cost",
         trace="gavel",
         claims=[*claims(runs, at_loads)],
-        tables={"savings, percent": savings(runs)},
+        tables={},
         frames={"runs": runs},
         notes=notes,
     )
@@ -229,63 +202,30 @@ def saving_pct(ours: FloatArray, theirs: FloatArray) -> Interval:
     return ratio(theirs - ours, theirs).scaled(PERCENT)
 
 
-def savings(runs: pl.DataFrame) -> list[Row]:
-    """Return a row per load and compared policy: what looking ahead saves against it, paired by seed.
-
-    `tardiness_part_pct` and `energy_part_pct` are the saved tardiness and energy in percent of the compared policy's
-    total cost; they add up to `saving_pct`. `net_pct` is the saving after subtracting each policy's unavoidable
-    tardiness. `unavoidable_usd` is the compared policy's.
-    """
-    return [
-        {**of, "against": arm, **_saved(values, arm)}
-        for of, values in paired(runs.filter(pl.col("study") == EXACT), ("load",))
-        for arm in values
-        if arm not in (AHEAD, BOUND)
-    ]
-
-
-def _saved(values: Values, arm: str) -> Row:
-    ours, theirs = values[AHEAD], values[arm]
-    total = theirs["total_usd"]
-    parts = {
-        "saving_pct": saving_pct(ours["total_usd"], total),
-        "tardiness_part_pct": ratio(theirs["tardiness_usd"] - ours["tardiness_usd"], total).scaled(PERCENT),
-        "energy_part_pct": ratio(theirs["energy_usd"] - ours["energy_usd"], total).scaled(PERCENT),
-        "net_pct": saving_pct(ours["total_usd"] - ours["unavoidable_usd"], total - theirs["unavoidable_usd"]),
-    }
-    spread = {key: value for name, found in parts.items() for key, value in found.columns(name).items()}
-    return {**spread, "unavoidable_usd": float(theirs["unavoidable_usd"].mean())}
-
-
 def claims(runs: pl.DataFrame, at_loads: Sequence[float]) -> Iterator[Row]:
     """Yield a row per claim: `claim, bar, measured, low, high, verdict`, in percent; the mean decides the verdict.
 
-    Claims about the simple policies without preemption, as in ANDREAS, come before those with preemption.
+    Claims about the methods of ANDREAS come before those about EDF that preempts.
     """
     at, listed = list(at_loads), ", ".join(f"{load:g}" for load in at_loads)
-    methods = [(EXACT, arm) for arm in BASELINES] + [(PREEMPT, arm) for arm in PREEMPTING]
-    ours = _of(runs, EXACT, AHEAD, "total_usd", at)
-    for study in (EXACT, PREEMPT):
-        cells: dict[tuple[float, str], Interval] = {}
-        for arm in (arm for of, arm in methods if of == study):
-            found = saving_pct(ours, _of(runs, study, arm, "total_usd", at))
-            yield _saving(f"mean cost below {arm}, % (loads {listed})", found)
-            for load in at:
-                own = _of(runs, EXACT, AHEAD, "total_usd", [load])
-                cells[load, arm] = saving_pct(own, _of(runs, study, arm, "total_usd", [load]))
-        (load, arm), least = min(cells.items(), key=lambda cell: cell[1].value)
-        yield _saving(f"least of these by load, % ({arm} at {load:g})", least)
+    ours, strongest = (_of(runs, EXACT, arm, "total_usd", at) for arm in (AHEAD, STRONGEST))
+    cells: dict[tuple[float, str], Interval] = {}
+    for arm in BASELINES:
+        yield _saving(
+            f"mean cost below {arm}, % (loads {listed})", saving_pct(ours, _of(runs, EXACT, arm, "total_usd", at))
+        )
+        for load in at:
+            own, theirs = (_of(runs, EXACT, each, "total_usd", [load]) for each in (AHEAD, arm))
+            cells[load, arm] = saving_pct(own, theirs)
+    (load, arm), least = min(cells.items(), key=lambda cell: cell[1].value)
+    yield _saving(f"least of these by load, % ({arm} at {load:g})", least)
+    yield _saving(f"mean cost below {STRONGEST}, % (loads {listed})", saving_pct(ours, strongest))
     for loads in (at, *([load] for load in at)):
-        theirs = _of(runs, PREEMPT, STRONGEST, "total_usd", loads)
-        found = saving_pct(_of(runs, EXACT, BOUND, "total_usd", loads), theirs)
+        bound, theirs = (_of(runs, EXACT, each, "total_usd", loads) for each in (BOUND, STRONGEST))
+        found = saving_pct(bound, theirs)
         name = f"any schedule: at most below {STRONGEST}, % (load {', '.join(f'{load:g}' for load in loads)})"
         verdict = "not excluded" if found.value >= LEAST_SAVING_PCT else "out of reach"
         yield {**_saving(name, found), "claim": name, "verdict": verdict}
-    for study, arm in methods:
-        if as_asked(arm):
-            own = ours - _of(runs, EXACT, AHEAD, "unavoidable_usd", at)
-            theirs = _of(runs, study, arm, "total_usd", at) - _of(runs, study, arm, "unavoidable_usd", at)
-            yield _saving(f"net of what cannot be avoided as asked, mean cost below {arm}, %", saving_pct(own, theirs))
     for load in at:
         plan, real = (_of(runs, study, AHEAD, "total_usd", [load]) for study in (EXACT, OFF))
         off = PERCENT * np.abs(plan - real) / real

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
-import altair as alt
 import numpy as np
 import polars as pl
 
@@ -18,7 +17,6 @@ from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import recorded_cluster
 from pipelines.simulation.workloads import gangs_of
-from pipelines.studies.charts import chart
 from pipelines.studies.compare import ARM, compare
 from pipelines.studies.fragmentation.published import (
     FOLDER,
@@ -140,21 +138,8 @@ def placed(pods: PodList, policy: str, seed: int) -> BoolArray:
     return started
 
 
-NAMES: Final = {
-    "random": "random",
-    "dot_product": "dot product",
-    "gpu_clustering": "GPU clustering",
-    "gpu_packing": "GPU packing",
-    "best_fit_gpu": "best fit",
-    "fgd": "FGD",
-}
-"""Name of each placement in legends."""
-
 POPULARITY: Final = 0.95
 """Share of the pods whose request shapes, the most frequent first, make the target workload, as published."""
-
-FROM_PCT: Final = 80
-"""Percent of requested GPUs at which the chart begins; below it every placement allocates all requested GPUs."""
 
 FIRST_SEED: Final = 42
 """First seed of the ten published runs."""
@@ -205,7 +190,6 @@ def run(config: Config, context: Context) -> Findings:
         study="fragmentation",
         trace=config.trace,
         tables={"unallocated": unallocated, "bar": bars(unallocated)},
-        charts={"unallocated_over_arrived": partial(_chart, config, curves, published, by_workload(names))},
         frames={"curves": curves},
         notes=notes,
     )
@@ -247,34 +231,6 @@ def pod_list(lake: Lake, trace: str, name: str) -> PodList:
         gpu_type=gpu_type,
         gpu_types=gangs.gpu_types,
         target=target_of(demands, POPULARITY),
-    )
-
-
-def _chart(
-    config: Config, curves: pl.DataFrame, published: pl.DataFrame, workloads: Sequence[str]
-) -> alt.TopLevelMixin:
-    """Draw the percent of GPUs unallocated against the percent requested; published curves are dashed."""
-    key = ["workload", "policy", "arrived_pct"]
-    lines = [
-        each.group_by(key, maintain_order=True)
-        .agg(pl.col("unallocated_pct").mean().round(3))
-        .with_columns(source=pl.lit(source))
-        for each, source in ((curves, "taut"), (published, "published"))
-    ]
-    shown = pl.concat(lines).filter(
-        pl.col("arrived_pct") >= FROM_PCT, pl.col("policy").is_in(curves["policy"].unique().implode())
-    )
-    of = [f"{config.trace}: means of {config.seeds} seeds; pods are submitted one by one, and none departs"]
-    return chart(
-        shown.sort(pl.col("workload").replace_strict({name: at for at, name in enumerate(workloads)})),
-        x=("arrived_pct:Q", "GPUs asked for, % of all", ""),
-        y=("unallocated_pct:Q", "GPUs unallocated, %", ""),
-        series="policy",
-        names=NAMES,
-        panel="workload",
-        title="GPUs left unallocated as a cluster fills up",
-        of=of,
-        dash="source",
     )
 
 

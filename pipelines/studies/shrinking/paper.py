@@ -16,9 +16,10 @@ import polars as pl
 from pipelines.simulation.advice import REQUESTED, Advice
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
-from pipelines.studies.charts import chart
+from pipelines.simulation.shared.inputs import SHARED
 from pipelines.studies.compare import ARM, Interval, paired, ratio, ratio_difference
 from pipelines.studies.shrinking.arms import Sizing, advice_of, requests_of, sizing
+from pipelines.studies.shrinking.figures import FIT, figures
 from pipelines.studies.shrinking.five_features import FiveFeatures
 from pipelines.studies.shrinking.published import STAND_IN, classes, round_rows, table_1, table_2, table_3
 from pipelines.studies.shrinking.runs import (
@@ -27,20 +28,17 @@ from pipelines.studies.shrinking.runs import (
     PAPER,
     PERCENT,
     PLACE,
-    STEP_S,
     TOLERANCE,
     TYPES,
     Plan,
     bottleneck_rows,
     claim_rows,
     gain_of,
-    level_rows,
     populations,
     run_arms,
 )
 from pipelines.studies.study import (
     Context,
-    DrawChart,
     Findings,
     Row,
     Study,
@@ -57,11 +55,11 @@ LOADS_PER_H: Final = (30.0, 50.0, 70.0, 90.0, 110.0)
 OTHERS_PER_H: Final = 80.0
 """Load of experiments 2 and 3, at which the CPU is short in every mix; Yang, Hong and Tang state none."""
 
-TRUTHS: Final = ("unchanged", "contention", "shared")
+TRUTHS: Final = ("unchanged", "contention", SHARED)
 """Slowdown models; `unchanged` is that of Yang, Hong and Tang."""
 
-FIFO: Final = "fifo"
-POLICIES: Final = (FIFO, "srtf", "drf")
+FIFO, DRF = "fifo", "drf"
+POLICIES: Final = (FIFO, "srtf", DRF)
 
 
 class Parameters(NamedTuple):
@@ -73,15 +71,10 @@ class Parameters(NamedTuple):
     cut: float
 
 
-FIT: Final = "fit"
-"""The arm: Algorithm 1 with the parameters of `GRID` that come nearest to the figures of experiment 1."""
-
 GRID: Final = [Parameters(*each) for each in product((0.5, 0.6, 0.7, 0.8), (0.05, 0.1), (0.02, 0.2), (0.0, 0.02, 0.1))]
 FIT_SEEDS: Final = 3
 FIT_OFFSET: Final = 1000
 """The fit is made on seeds from `seed` + 1000 on, which no other table uses."""
-
-NAMES: Final = {REQUESTED: "as requested", FIT: "Algorithm 1, fitted"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +173,11 @@ def _sized(inputs: Sizing, *, model: FiveFeatures, at: Parameters) -> list[Recom
 
 
 def _under(plan: Plan, policy: str) -> Plan:
+    """Return the plan under another queue order; shared machines are not simulated under DRF."""
     settings = plan.settings
-    return replace(plan, settings=replace(settings, discipline=replace(settings.discipline, policy=policy)))
+    models = [model for model in settings.slowdown_models if policy != DRF or model != SHARED]
+    discipline = replace(settings.discipline, policy=policy)
+    return replace(plan, settings=replace(settings, discipline=discipline, slowdown_models=models))
 
 
 def _number(value: object) -> float:
@@ -248,7 +244,11 @@ def experiment_rows(runs: Mapping[str, pl.DataFrame], column: str, claim: str) -
     at = {value: {str(of["truth"]): arms for of, arms in paired(own, PLACE)} for value, own in runs.items()}
     rows: list[Row] = []
     for truth in next(iter(at.values())):
-        pairs = {value: [arms[truth][arm]["completed"] for arm in (FIT, REQUESTED)] for value, arms in at.items()}
+        pairs = {
+            value: [arms[truth][arm]["completed"] for arm in (FIT, REQUESTED)]
+            for value, arms in at.items()
+            if truth in arms
+        }
         first, *others = pairs.values()
         gains = {value: ratio(*pair).scaled(PERCENT, less=1.0) for value, pair in pairs.items()}
         steps = [ratio_difference(*first, *other) for other in others] if column == "mix" else gains.values()
@@ -268,44 +268,6 @@ def judged(intervals: Sequence[Interval]) -> str:
     if any(each.high < 0.0 for each in intervals):
         return "fails"
     return "holds" if intervals and all(each.low > 0.0 for each in intervals) else "not told apart"
-
-
-def figures(
-    load: pl.DataFrame, main: pl.DataFrame, mixes: Sequence[Row], policies: Sequence[Row], of: Sequence[str]
-) -> dict[str, DrawChart]:
-    """Return figures 2 to 6 by file name: gains over load, over time, allocation over load, by mix and by policy."""
-    levels = pl.DataFrame(level_rows(load), infer_schema_length=None)
-    draw = partial(chart, series=ARM, names=NAMES, of=of)
-    over_load = partial(draw, x=("rate_per_h:Q", "offered load, jobs per hour", "d"))
-    gains = partial(draw, y=("completed_pct:Q", "more jobs finished, %", "d"), panel="truth", mark="point")
-    charts: dict[str, DrawChart] = {
-        f"figure2_{name}": partial(over_load, levels, y=(f"{column}:Q", title, form), panel="truth", title=title)
-        for name, column, title, form in (
-            ("deployed", "deployed", "jobs deployed in 12 h", "d"),
-            ("completion", "complete_rate", "finished / (finished + queued)", "%"),
-        )
-    }
-    resources = ("cpu", "mem", "gpu")
-    hours = main.filter(pl.col("truth") == "unchanged").select(ARM, *(f"{name}_over_time" for name in resources))
-    timed = hours.with_columns(hour=pl.int_ranges(pl.col("cpu_over_time").list.len())).explode(
-        "hour", *(f"{name}_over_time" for name in resources)
-    )
-    timed = timed.group_by(ARM, "hour", maintain_order=True).mean().with_columns(pl.col("hour") * 6 * STEP_S / 3600.0)
-    allocated = [levels.select(ARM, "truth", "rate_per_h", *(
-        pl.col(f"{name}_allocated_frac{end}").alias(f"share{end}") for end in ("", "_lo", "_hi")
-    ), panel=pl.format("{}, {}", "truth", pl.lit(name))) for name in resources]  # fmt: skip
-    share = ("share:Q", "share allocated", "%")
-    spread = timed.unpivot(index=[ARM, "hour"], variable_name="panel", value_name="share")
-    charts["figure3_over_time"] = partial(
-        draw, spread, x=("hour:Q", "hours", "d"), y=share, panel="panel", title="Share allocated over time"
-    )
-    charts["figure4_allocated"] = partial(
-        over_load, pl.concat(allocated), y=share, panel="panel", title="Share allocated over load"
-    )
-    for name, rows, column in (("figure5_mix", mixes, "mix"), ("figure6_policy", policies, "policy")):
-        frame = pl.DataFrame(rows, infer_schema_length=None)
-        charts[name] = partial(gains, frame, x=(f"{column}:N", column, ""), title=f"More jobs finished, by {column}")
-    return charts
 
 
 PAPER_STUDY: Final = Study(

@@ -1,6 +1,5 @@
 """Runs of the shrinking studies and their tables: jobs drawn in a mix of task types, simulated in every arm."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -14,14 +13,13 @@ from pipelines.simulation.advice import ORACLE, REQUESTED, Advice, Sized
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, poisson_draws
 from pipelines.simulation.job_pool import Pool, one_instance_each
-from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
 from pipelines.simulation.measures.series import series
 from pipelines.simulation.paired_runs import Arrivals, paired_runs
 from pipelines.simulation.settings import PAPER_MIX, SimulationSettings
 from pipelines.simulation.shared.inputs import SHARED
 from pipelines.simulation.simulate import ALL
-from pipelines.simulation.workloads import gangs_of, starts_under
-from pipelines.studies.compare import ARM, NOTHING, Interval, Values, clopper_pearson, compare, mean, paired, ratio
+from pipelines.simulation.workloads import gangs_of
+from pipelines.studies.compare import ARM, NOTHING, Interval, Values, compare, mean, paired, ratio
 from pipelines.studies.study import Row
 from scheduler_core.cluster import UNITS
 from scheduler_core.types import RESOURCES, IntArray
@@ -196,8 +194,7 @@ def claim_rows(runs: pl.DataFrame) -> list[Row]:
 
     Columns: `requested` and `found` are the means over seeds of the baseline and of the arm. `gain_pct` is the relative
     gain, and `of_oracle` the gain divided by the oracle's; each has a 95 % interval, paired by seed. `paper_gain_pct`
-    is the claimed gain; `relative`: our interval lies above or below it, or contains it; `within_third`: the gain
-    misses it by at most a third.
+    is the claimed gain; `within_third`: the gain misses it by at most a third.
     """
     return [
         {**place, "seeds": len(arms[REQUESTED]["completed"]), "figure": name, "arm": arm, **_claim(figure, arm, arms)}
@@ -221,17 +218,7 @@ def _claim(figure: Figure, arm: str, arms: Values) -> Row:
         "within_third": None
         if (stated := figure.paper_gain_pct) is None
         else abs(relative.value - stated) <= abs(stated) * TOLERANCE,
-        "relative": _beside_claim(figure.paper_gain_pct, relative),
     }
-
-
-def _beside_claim(stated: float | None, ours: Interval) -> str | None:
-    """Return whether our interval lies above or below the claimed gain or contains it; None without a claim."""
-    if stated is None or np.isnan([ours.low, ours.high]).any():
-        return None
-    if ours.low > stated:
-        return "above"
-    return "below" if ours.high < stated else "within"
 
 
 def bottleneck_rows(runs: pl.DataFrame) -> list[Row]:
@@ -292,28 +279,4 @@ def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
             {**of, "demand": "p99 of stretch, at most", "asked": MOST_STRETCH_P99}
             | {**stretch.columns("found"), "met": stretch.value <= MOST_STRETCH_P99},
         ]
-    return rows
-
-
-def jobs_harmed_rows(pool: Pool, advice: Advice) -> list[Row]:
-    """Return kills and stretch under contention by arm, with each distinct job of the pool counted once.
-
-    `killed_hi` is the upper end of the exact 95 % interval of the share of killed jobs, and assumes independent jobs.
-    """
-    gangs = gangs_of(pool.frame)
-    rows: list[Row] = []
-    for arm, answers in advice.items():
-        if arm == REQUESTED:
-            continue
-        starts = starts_under(TRUTH, pool.jobs, gangs, answers)
-        stretch = starts.granted_run_s / gangs.run_s
-        for gnn, members in populations(pool).items():
-            dies = starts.dies[members]
-            lived = stretch[members[~dies]]
-            rows.append(
-                {"gnn": gnn, "truth": TRUTH, ARM: arm, "jobs": len(members), "killed": int(dies.sum())}
-                | {"killed_hi": clopper_pearson(int(dies.sum()), len(members)).high}
-                | {"stretched_share": float((lived > STRETCHED_ABOVE).sum()) / len(members)}
-                | {"stretch_max": float(lived.max()) if len(lived) else math.nan}
-            )
     return rows

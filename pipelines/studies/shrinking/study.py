@@ -18,7 +18,6 @@ from pipelines.studies.shrinking.runs import (
     Plan,
     claim_rows,
     goal_rows,
-    jobs_harmed_rows,
     level_rows,
     populations,
     run_arms,
@@ -90,7 +89,6 @@ def findings_of(config: Config, pool: Pool, predictor: Predictor, settings: Simu
         tables={
             "goal": goal_rows(runs, SHRUNK),
             "harm": level_rows(runs, HARM),
-            "jobs harmed": jobs_harmed_rows(pool, advice),
         },
         frames={"runs": runs},
         notes=(

@@ -1,6 +1,5 @@
-"""Machines from TOML, from a trace's own table, and outages from CSV; what is wrong is named."""
+"""Machines from TOML, and from a trace's own table; what is wrong is named."""
 
-import math
 from pathlib import Path
 
 import polars as pl
@@ -8,7 +7,7 @@ import pytest
 
 from features.tables import Machines
 from pipelines.errors import BadUsage
-from pipelines.simulation.cluster_file import cluster_file, outage_file, paper_cluster, recorded_cluster
+from pipelines.simulation.cluster_file import cluster_file, recorded_cluster
 from scheduler_core.cluster import Machine
 from tests.pipelines.lake.canonical import canonical
 
@@ -105,47 +104,3 @@ def test_a_trace_without_machines_and_one_of_several_clusters_are_refused() -> N
         recorded_cluster(table({}).clear(), "helios")
     with pytest.raises(BadUsage, match="machines of the clusters a, b in helios; choose one with --cluster"):
         recorded_cluster(table({"cluster": "a"}, {"cluster": "b"}), "helios")
-
-
-MACHINES = paper_cluster().machines
-
-
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_outages_are_sorted_and_may_have_no_end(tmp_path: Path, mark: str) -> None:
-    path = tmp_path / "outages.csv"
-    path.write_text(f"{mark}machine,down_s,up_s\nm2,600,\nm1,60.5,120\n", encoding="utf-8")
-
-    outages = outage_file(path, MACHINES)
-
-    assert outages.machine.tolist() == [1, 2]
-    assert outages.down_s.tolist() == [60.5, 600.0]
-    assert outages.up_s.tolist() == [120.0, math.inf]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "found the columns '', expected machine,down_s,up_s"),
-        ("machine,from,to\n", "found the columns 'machine,from,to'"),
-        ("machine,down_s,up_s\nm0,1\n", "line 2: found 2 fields, expected 3"),
-        (
-            "machine,down_s,up_s\nm0,1,2\nm9,1,2\n",
-            "line 3: found the machine 'm9', expected one of",
-        ),
-        ("machine,down_s,up_s\nm0,noon,2\n", "line 2: found 'noon' to '2', expected seconds"),
-        ("machine,down_s,up_s\nm0,5,2\n", "line 2: found '5' to '2', expected a start of at least 0 and a later end"),
-    ],
-)
-def test_what_is_wrong_with_an_outage_is_named_by_line(tmp_path: Path, text: str, expected: str) -> None:
-    path = tmp_path / "outages.csv"
-    path.write_text(text)
-
-    with pytest.raises(BadUsage) as caught:
-        outage_file(path, MACHINES)
-
-    assert expected in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
-    with pytest.raises(BadUsage, match="expected a CSV file of outages"):
-        outage_file(tmp_path / "nowhere.csv", MACHINES)

@@ -16,7 +16,7 @@ from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.simulation.advice import ConstantPredictor, scales_of
 from pipelines.simulation.cluster_file import ClusterSpec
-from pipelines.simulation.energy.tables import SHOWN as ENERGY_SHOWN
+from pipelines.simulation.energy.account import SHOWN as ENERGY_SHOWN
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.rows import SUMMARY_COLUMNS, averaged
 from pipelines.simulation.settings import PAPER_MIX, OutageRate, SimulationSettings
@@ -58,7 +58,7 @@ def test_every_arm_truth_and_population_has_its_row() -> None:
     }
     for row in rows.values():
         # Of GPUs shared by devices, and of sites that are told, alone.
-        assert set(SUMMARY_COLUMNS) - {"fragmented_gpus", "shift", *ENERGY_SHOWN} <= set(row)
+        assert set(SUMMARY_COLUMNS) - {"fragmented_gpus", *ENERGY_SHOWN} <= set(row)
         assert row["trace"] == "toy"
         json.dumps(row, allow_nan=False)
 

@@ -13,7 +13,7 @@ from features.tables import Jobs
 from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation import workloads
 from pipelines.simulation.job_pool import submissions
-from pipelines.simulation.workloads import gangs_of, recorded_workload, units_of
+from pipelines.simulation.workloads import arriving, as_requested, gangs_of, submitted_s, units_of
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
 from tests.examples import examples
@@ -31,7 +31,8 @@ def test_examples_are_true() -> None:
 def test_recorded_jobs_arrive_as_they_were_submitted() -> None:
     frame = jobs({"user": "b", "req_gpus": 0.5}, {"user": "a", "status": "failed", "run_s": 60.0}, {"priority": 3})
 
-    workload = recorded_workload(frame, predicted_s=np.array([1.0, 2.0, np.nan]))
+    gangs = gangs_of(frame)
+    workload = arriving(gangs, as_requested(gangs, np.array([1.0, 2.0, np.nan])), submitted_s(frame))
 
     assert workload.arrive_s.tolist() == [0.0, 60.0, 120.0]
     assert workload.request_units.tolist() == [[0, 0, 500], [0, 0, 1000], [0, 0, 1000]]
@@ -46,10 +47,10 @@ def test_recorded_jobs_arrive_as_they_were_submitted() -> None:
 
 
 def test_gpu_types_are_codes_of_their_sorted_names() -> None:
-    workload = recorded_workload(jobs({"gpu_type": "V100"}, {"gpu_type": None}, {"gpu_type": "P100"}))
+    gangs = gangs_of(jobs({"gpu_type": "V100"}, {"gpu_type": None}, {"gpu_type": "P100"}))
 
-    assert workload.gpu_types == ("P100", "V100")
-    assert workload.gpu_type.tolist() == [1, ANY_GPU_TYPE, 0]
+    assert gangs.gpu_types == ("P100", "V100")
+    assert gangs.gpu_type.tolist() == [1, ANY_GPU_TYPE, 0]
 
 
 @pytest.mark.parametrize(
@@ -66,9 +67,9 @@ def test_gpu_types_are_codes_of_their_sorted_names() -> None:
 def test_what_no_machine_hosts_is_divided_into_equal_instances(
     gpus: float, instances: int, expected: tuple[int, int]
 ) -> None:
-    workload = recorded_workload(jobs({"req_gpus": gpus, "instances": instances}), gpus_per_machine=8)
+    gangs = gangs_of(jobs({"req_gpus": gpus, "instances": instances}), gpus_per_machine=8)
 
-    assert (int(workload.instances[0]), int(workload.request_units[0, 2])) == expected
+    assert (int(gangs.instances[0]), int(gangs.request_units[0, 2])) == expected
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -93,8 +94,11 @@ def test_amounts_out_of_range_are_refused(amount: float) -> None:
 
 
 def test_jobs_out_of_order_are_refused() -> None:
+    frame = jobs({}, {}).reverse()
+    gangs = gangs_of(frame)
+
     with pytest.raises(BadInput, match="arrive_s"):
-        recorded_workload(jobs({}, {}).reverse())
+        arriving(gangs, as_requested(gangs), submitted_s(frame))
 
 
 def test_submissions_are_sorted_counted_and_cut_to_the_window() -> None:

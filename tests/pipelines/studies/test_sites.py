@@ -1,4 +1,4 @@
-"""Tables and claims of policies by hand: against greedy and the best schedule, and what is left without bounds."""
+"""Tables and claims of policies by hand: against greedy and the best schedule."""
 
 import math
 
@@ -40,13 +40,3 @@ def test_there_is_no_relative_gain_over_a_utility_that_is_not_positive(weeks: tu
     told = claims(found(UTILITY | BEST | {"least_loaded": weeks}))
 
     assert math.isnan(told["gain over least loaded"])
-
-
-def test_without_bounds_there_is_no_gap_and_all_else_stays() -> None:
-    with_bounds, without = found(UTILITY | BEST), found(UTILITY)
-
-    assert [row["policy"] for row in without.tables["utility"]] == list(UTILITY)
-    assert all(math.isnan(float(str(row["of_gap"]))) for row in without.tables["utility"])
-    assert claims(without) == pytest.approx(
-        {claim: value for claim, value in claims(with_bounds).items() if "gap" not in claim}, nan_ok=True
-    )

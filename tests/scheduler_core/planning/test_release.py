@@ -1,4 +1,6 @@
-"""Forecasts of an hourly series: they repeat known hours and never see ahead. Releases are tested with sites."""
+"""Forecasts of an hourly series repeat known hours and never see ahead; jobs are released within their slack."""
+
+import math
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.planning.hourly import HOUR_S
-from scheduler_core.planning.release import forecast
+from scheduler_core.planning.release import forecast, released_s
 from tests.pipelines.simulation.energy.sites import hourly
 
 
@@ -29,3 +31,76 @@ def test_recent_days_weigh_newer_days_more_and_keep_part_of_what_the_newest_hour
 
     assert found == pytest.approx([230.0, *(usual + (230.0 - usual) * 0.97**ahead for ahead in (1, 3))])
     assert forecast(hourly([3.0, 8.0]), np.array([1]), 2).tolist() == [8.0]
+
+
+DAY = [300.0] * 10 + [100.0] * 4 + [400.0] * 10
+
+
+def one(
+    arrive_h: float, slack_h: float, run_h: float, days: list[float] = DAY * 4, *, clairvoyant: bool = False
+) -> float:
+    series = hourly(days, wrap=True)
+    times = (np.array([each * HOUR_S]) for each in (arrive_h, slack_h, run_h))
+    found = released_s(*times, series, 0.0, clairvoyant=clairvoyant)
+    return float(found[0]) / HOUR_S
+
+
+@pytest.mark.parametrize(
+    ("arrive_h", "slack_h", "run_h", "released_h"),
+    [
+        (32.25, 6.0, 1.0, 34.0),  # the clean hours begin at 34
+        (32.25, 1.7, 1.0, 32.25),  # too far off
+        (32.25, 1.75, 1.0, 34.0),  # just within
+        (35.5, 20.0, 1.0, 35.5),  # clean already
+        (39.0, 6.0, 1.0, 48.0 - 9.0),  # 400 now, and 400 until 48 where 300 begins: not within 6 h
+        (39.0, 9.0, 1.0, 48.0),
+        (32.0, 6.0, 4.0, 34.0),
+        (32.0, 12.0, 8.0, 32.0),  # two of 300 before are better than those of 400 after
+        (32.0, 12.0, 24.0, 32.0),  # a whole day is the same from anywhere
+        (30.0, 24.0, 30.0, 32.0),  # 24 h cost the same from anywhere; of the 6 h beyond, four are clean and two of 300
+        (38.0, 36.0, 4.0, 58.0),  # the next clean hours lie 20 h off
+        (32.25, 6.0, math.nan, 34.0),  # an unknown run counts an hour
+    ],
+)
+def test_a_job_waits_for_the_cleanest_run_within_its_slack(
+    arrive_h: float, slack_h: float, run_h: float, released_h: float
+) -> None:
+    assert one(arrive_h, slack_h, run_h) == pytest.approx(released_h)
+
+
+@pytest.mark.parametrize("clairvoyant", [False, True])
+def test_a_run_without_end_is_released_too(clairvoyant: bool) -> None:
+    assert 32.25 <= one(32.25, 6.0, math.inf, clairvoyant=clairvoyant) <= 38.25
+
+
+def test_the_clairvoyant_sees_what_no_forecast_does() -> None:
+    odd = DAY * 2 + [300.0] * 24 + DAY
+
+    assert one(56.5, 6.0, 1.0, odd) == 58.0
+    assert one(56.5, 6.0, 1.0, odd, clairvoyant=True) == 56.5
+
+
+@given(seed=st.integers(0, 500), clairvoyant=st.booleans())
+def test_nobody_waits_beyond_the_slack_and_the_clairvoyant_is_never_worse(seed: int, clairvoyant: bool) -> None:
+    rng = np.random.default_rng(seed)
+    series = hourly(rng.uniform(-50.0, 500.0, 24 * 20), wrap=True)
+    arrive_s, slack_s = rng.uniform(0, 8e5, 30), rng.uniform(0, 4e4, 30) * rng.integers(0, 2, 30)
+    run_s = rng.uniform(1.0, 2e5, 30)
+
+    found = released_s(arrive_s, slack_s, run_s, series, 0.0, clairvoyant=clairvoyant)
+
+    assert ((found >= arrive_s) & (found <= arrive_s + slack_s + 1e-6)).all()
+    best = released_s(arrive_s, slack_s, run_s, series, 0.0, clairvoyant=True)
+    assert (series.integral(best, best + run_s) <= series.integral(found, found + run_s) + 1e-6).all()
+    assert (series.integral(best, best + run_s) <= series.integral(arrive_s, arrive_s + run_s) + 1e-6).all()
+
+
+@given(seed=st.integers(0, 200))
+def test_truncating_the_future_changes_no_release(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    series = hourly(rng.uniform(0.0, 500.0, 24 * 10))
+    now_s = float(rng.uniform(0.0, 24 * 9 * HOUR_S))
+    asked = (np.array([now_s]), np.array([rng.uniform(0.0, 3e5)]), np.array([rng.uniform(1.0, 3e5)]))
+    known = series.truncated((now_s // HOUR_S + 1) * HOUR_S)
+
+    assert released_s(*asked, known, 0.0).tolist() == released_s(*asked, series, 0.0).tolist()

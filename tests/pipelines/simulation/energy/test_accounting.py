@@ -1,30 +1,22 @@
-"""Accounts of kWh, grams and money: by hand, against a sum second by second, conserved, and compared with a base."""
+"""Accounts of kWh, grams and money: by hand, against a sum second by second, and compared with a base."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.simulation.energy.account import EnergyAccount, account
-from pipelines.simulation.energy.tables import energy_figures
+from pipelines.simulation.energy.account import account, energy_figures
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.job_metrics import Uses
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import Grid
-from scheduler_core.queueing import QUEUE_POLICIES
-from tests.examples import examples
 from tests.pipelines.simulation.energy.sites import ASSUMED, START_TS, grid, hourly, known, power, powers, uses
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 from tests.pipelines.simulation.engine.simulations import outages
-from tests.pipelines.simulation.engine.worlds import OPTIONS, world
-
-NAMES = ("kwh", "carbon_g", "cost_usd")
 
 
 def test_one_job_on_one_machine_by_hand() -> None:
@@ -36,18 +28,13 @@ def test_one_job_on_one_machine_by_hand() -> None:
 
     idle_w, cpu_busy_w, gpu_busy_w = 40.0 + 4 * 30.0, 290.0 / 8, 1.5 * 270.0
     parts = [cpu_busy_w, gpu_busy_w, 40.0 * 4 / 8, 2 * 30.0]
-    assert found.jobs_parts_kwh[0] == pytest.approx(np.array(parts) / 1000)
     assert found.jobs.kwh[0] == pytest.approx(sum(parts) / 1000)
     assert found.jobs.carbon_g[0] == pytest.approx(sum(parts) / 1000 * 400.0 * 1.5)
     assert found.jobs.cost_usd[0] == pytest.approx(sum(parts) / 1000 * -0.2 * 1.5)
-    assert found.unallocated.kwh[0] == pytest.approx((2 * idle_w - parts[2] - parts[3]) / 1000)
-    assert found.total().kwh == pytest.approx((2 * idle_w + cpu_busy_w + gpu_busy_w) / 1000)
-    assert found.total().carbon_g == pytest.approx(
+    assert found.total.kwh == pytest.approx((2 * idle_w + cpu_busy_w + gpu_busy_w) / 1000)
+    assert found.total.carbon_g == pytest.approx(
         1.5 * (0.16 * 100.0 + (idle_w + cpu_busy_w + gpu_busy_w) / 1000 * 400.0)
     )
-    assert found.hours.kwh.tolist() == pytest.approx([0.16, (idle_w + cpu_busy_w + gpu_busy_w) / 1000])
-    assert found.held_s[0] == 3600.0
-    assert found.known[0]
 
 
 def test_unknown_use_is_assumed_and_said() -> None:
@@ -56,11 +43,9 @@ def test_unknown_use_is_assumed_and_said() -> None:
     found = account(ran, known((math.nan, 1.0, math.nan), (1.0, 1.0, 1.0)), [power()], None, 0.0, assumed=ASSUMED)
 
     hours = 100.0 / 3600.0
-    assert found.jobs_parts_kwh[0, :2].tolist() == pytest.approx(
-        [290.0 * 0.25 * 4 / 8 * hours / 1000, 270.0 * 0.5 * 2 * hours / 1000]
-    )
-    assert found.known.tolist() == [False, True]
-    assert math.isnan(found.total().carbon_g)
+    of_idle_w = 40.0 * 4 / 8 + 2 * 30.0
+    assert found.jobs.kwh[0] == pytest.approx((290.0 * 0.25 * 4 / 8 + 270.0 * 0.5 * 2 + of_idle_w) * hours / 1000)
+    assert math.isnan(found.total.carbon_g)
 
 
 def test_a_machine_that_is_away_draws_nothing_however_often_it_went() -> None:
@@ -69,30 +54,7 @@ def test_a_machine_that_is_away_draws_nothing_however_often_it_went() -> None:
 
     found = account(ran, Uses(mean=np.empty((0, 3))), powers(ran.machines), None, 0.0, assumed=ASSUMED, outages=away)
 
-    assert found.machines.kwh.tolist() == pytest.approx([160.0 * 40 / 3.6e6, 161.0 * 90 / 3.6e6])
-    check_conserved(found)
-
-
-@settings(max_examples=examples(40))
-@given(seed=st.integers(0, 10_000), policy=st.sampled_from(sorted(QUEUE_POLICIES)), option=st.sampled_from(OPTIONS))
-def test_jobs_and_idle_machines_and_hours_add_up_to_the_same(seed: int, policy: str, option: str) -> None:
-    asked = world(seed, 40, policy, option)
-    jobs = replace(asked.jobs, arrive_s=asked.jobs.arrive_s * 400.0, run_s=asked.jobs.run_s * 400.0)
-    try:
-        ran = simulate(jobs, asked.machines, asked.discipline, horizon_s=9e4, outages=asked.outages, engine="python")
-    except BadInput:
-        return
-    rng = np.random.default_rng(seed)
-
-    found = account(
-        ran, uses(jobs, rng), powers(ran.machines), grid(seed), START_TS, assumed=ASSUMED,
-        from_s=float(rng.choice([0.0, 1234.5])), outages=asked.outages,
-    )  # fmt: skip
-
-    check_conserved(found)
-    assert (found.unallocated.kwh >= -1e-9).all()
-    assert (found.jobs_parts_kwh >= 0.0).all()
-    assert found.jobs_parts_kwh.sum(axis=1) == pytest.approx(found.jobs.kwh)
+    assert found.total.kwh == pytest.approx((160.0 * 40 + 161.0 * 90) / 3.6e6)
 
 
 @given(ran=schedules(), seed=st.integers(0, 10_000), from_s=st.integers(0, 19))
@@ -103,8 +65,9 @@ def test_the_account_is_the_sum_second_by_second(ran: Schedule, seed: int, from_
     found = account(ran, use, powers(ran.machines), site, start_ts, assumed=ASSUMED, from_s=float(from_s))
 
     slow = second_by_second(ran, use, site, start_ts, from_s)
-    total = found.total()
-    assert [total.kwh, total.carbon_g, total.cost_usd] == pytest.approx(slow, rel=1e-9, abs=1e-12)
+    assert list(found.total) == pytest.approx(slow, rel=1e-9, abs=1e-12)
+    assert (found.jobs.kwh >= 0.0).all()
+    assert found.jobs.kwh.sum() <= found.total.kwh + 1e-9
 
 
 def test_figures_of_other_machines_and_beginnings_after_the_end_are_refused() -> None:
@@ -123,16 +86,6 @@ def test_a_series_that_ends_before_the_simulation_is_refused() -> None:
 
     with pytest.raises(BadInput, match="longer series"):
         account(ran, Uses(mean=np.empty((0, 3))), [power()], site, 0.0, assumed=ASSUMED)
-
-
-def check_conserved(found: EnergyAccount) -> None:
-    for name in NAMES:
-        whole = getattr(found.machines, name).sum()
-        size = np.abs(getattr(found.machines, name)).sum() + 1e-9
-        parts = getattr(found.jobs, name).sum() + getattr(found.unallocated, name).sum()
-        if not math.isnan(whole):
-            assert abs(parts - whole) <= 1e-9 * size
-            assert abs(getattr(found.hours, name).sum() - whole) <= 1e-9 * size
 
 
 def second_by_second(

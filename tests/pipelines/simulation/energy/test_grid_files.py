@@ -38,27 +38,25 @@ def zone(folder: Path, **files: str) -> Path:
     return folder
 
 
-def test_published_files_are_read_by_either_basis(tmp_path: Path) -> None:
+def test_published_files_are_read_by_their_life_cycle(tmp_path: Path) -> None:
     folder = zone(tmp_path, carbon=PUBLISHED_CARBON, price=PUBLISHED_PRICE)
 
-    lca, direct = (zone_files(folder, "Z", basis=basis) for basis in ("lca", "direct"))
+    read = zone_files(folder, "Z")
 
-    assert lca.carbon is not None
-    assert direct.carbon is not None
-    assert lca.price is not None
-    assert (lca.carbon.start_s, lca.carbon.values.tolist()) == (NEW_YEAR_TS, [185.8, 185.7])
-    assert direct.carbon.values.tolist() == [140.51, 140.44]
-    assert lca.price.values.tolist() == [-0.0035, 0.12]
-    assert "(LCA)" in lca.notes[0]
-    assert "the files name the zone DE" in lca.notes[0]
-    assert "2 hours from 2023-01-01 00:00 UTC" in lca.notes[1]
+    assert read.carbon is not None
+    assert read.price is not None
+    assert (read.carbon.start_s, read.carbon.values.tolist()) == (NEW_YEAR_TS, [185.8, 185.7])
+    assert read.price.values.tolist() == [-0.0035, 0.12]
+    assert "(LCA)" in read.notes[0]
+    assert "the files name the zone DE" in read.notes[0]
+    assert "2 hours from 2023-01-01 00:00 UTC" in read.notes[1]
 
 
 def test_years_of_a_zone_are_joined(tmp_path: Path) -> None:
     folder = zone(
         tmp_path,
-        carbon_2022="ts,value\n2022-12-31T23:00Z,50\n",
-        carbon_2023="ts,value\n2023-01-01T00:00Z,60\n",
+        carbon_2022="ts,carbon_g_per_kwh\n2022-12-31T23:00Z,50\n",
+        carbon_2023="ts,carbon_g_per_kwh\n2023-01-01T00:00Z,60\n",
     )
     read = zone_files(folder)
 
@@ -68,20 +66,16 @@ def test_years_of_a_zone_are_joined(tmp_path: Path) -> None:
     assert read.notes[1] == "Z: no file of price"
 
 
-@pytest.mark.parametrize(
-    ("column", "number", "usd_per_kwh"),
-    [("value", "80", 0.08), ("price_usd_per_mwh", "0.5", 0.0005), ("price_usd_per_kwh", "0.5", 0.5)],
-)
-def test_own_prices_tell_their_unit(tmp_path: Path, column: str, number: str, usd_per_kwh: float) -> None:
-    read = zone_files(zone(tmp_path, price=f"ts,{column}\n2023-01-01,{number}\n"))
+def test_own_prices_tell_their_unit(tmp_path: Path) -> None:
+    read = zone_files(zone(tmp_path, price="ts,price_usd_per_kwh\n2023-01-01,0.5\n"))
 
     assert read.price is not None
-    assert read.price.values.tolist() == [usd_per_kwh]
+    assert read.price.values.tolist() == [0.5]
 
 
 def test_stamps_with_offsets_are_exact_through_the_change_of_the_clocks(tmp_path: Path) -> None:
     # In Berlin 02:00 comes twice on 2023-10-29, at +02:00 and at +01:00.
-    text = "ts,value\n" + "".join(
+    text = "ts,carbon_g_per_kwh\n" + "".join(
         f"2023-10-29T0{hour}:00:00+0{offset}:00,{number}\n"
         for number, (hour, offset) in enumerate([(1, 2), (2, 2), (2, 1), (3, 1)], start=100)
     )
@@ -112,7 +106,7 @@ def test_what_was_repaired_is_counted(tmp_path: Path) -> None:
     lines[3], lines[4] = lines[4], lines[3]
     lines += ["2023-05-01T07:30Z,207", "2023-05-01T09:00Z,"]
 
-    read = zone_files(zone(tmp_path, carbon="ts,value\n" + "\n".join(lines) + "\n"))
+    read = zone_files(zone(tmp_path, carbon="ts,carbon_g_per_kwh\n" + "\n".join(lines) + "\n"))
 
     assert read.carbon is not None
     assert np.flatnonzero(read.carbon.filled).tolist() == [26]
@@ -125,7 +119,7 @@ def test_what_was_repaired_is_counted(tmp_path: Path) -> None:
 def every(hours: int) -> str:
     """Return a file of one value every so many of 97 hours."""
     lines = [f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{100 + h}\n" for h in range(0, 97, hours)]
-    return "ts,value\n" + "".join(lines)
+    return "ts,carbon_g_per_kwh\n" + "".join(lines)
 
 
 @pytest.mark.parametrize(("hours", "filled"), [(3, 64), (24, 92)])
@@ -137,7 +131,9 @@ def test_a_series_of_mostly_filled_hours_is_refused(tmp_path: Path, hours: int, 
 def test_the_grid_goes_round_over_the_days_both_series_tell(tmp_path: Path) -> None:
     carbon = "".join(f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{100 + h}\n" for h in range(80))
     price = "".join(f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{h}\n" for h in range(10, 100))
-    grid = zone_files(zone(tmp_path, carbon="ts,value\n" + carbon, price="ts,value\n" + price)).grid(1.3)
+    grid = zone_files(
+        zone(tmp_path, carbon="ts,carbon_g_per_kwh\n" + carbon, price="ts,Price (USD/MWh)\n" + price)
+    ).grid(1.3)
 
     assert grid.carbon is not None
     assert grid.price is not None
@@ -153,7 +149,7 @@ def yearly(folder: Path, zone: str, year: int) -> Path:
     begin = datetime(year, 1, 1, tzinfo=UTC)
     hours = int((begin.replace(year=year + 1) - begin).total_seconds() // 3600)
     rows = [f"{begin + timedelta(hours=hour):%Y-%m-%dT%H:%MZ},{year}\n" for hour in range(hours)]
-    (folder / zone / f"carbon_{year}.csv").write_text("ts,value\n" + "".join(rows))
+    (folder / zone / f"carbon_{year}.csv").write_text("ts,carbon_g_per_kwh\n" + "".join(rows))
     return folder
 
 
@@ -188,7 +184,7 @@ def test_a_year_cut_out_of_a_longer_series_goes_round_in_itself(tmp_path: Path) 
 def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) -> None:
     for name in ("A", "B"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "carbon.csv").write_text("ts,value\n2023-01-01,90\n")
+        (tmp_path / name / "carbon.csv").write_text("ts,carbon_g_per_kwh\n2023-01-01,90\n")
     (tmp_path / "notes").mkdir()
 
     assert zones_of(tmp_path) == ["A", "B"]
@@ -208,29 +204,35 @@ def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) ->
     ("kind", "text", "said"),
     [
         ("carbon", "", "found the columns ''"),
-        ("carbon", "ts,value\n2023-01-01,\n", "without a value"),
-        ("carbon", "when,what\n2023-01-01,5\n", "expected ts,carbon_g_per_kwh or ts,value"),
-        ("carbon", "ts,value\nyesterday,90\n", "line 2: found 'yesterday', expected a moment"),
+        ("carbon", "ts,carbon_g_per_kwh\n2023-01-01,\n", "without a value"),
+        ("carbon", "when,what\n2023-01-01,5\n", "expected ts,carbon_g_per_kwh, or those"),
+        ("carbon", "ts,carbon_g_per_kwh\nyesterday,90\n", "line 2: found 'yesterday', expected a moment"),
         (
             "carbon",
-            "ts,value\n2023-01-01,90\n2023-01-01T01:00,much\n",
-            "line 3: found 'much', expected a number of g/kWh; leave the field empty for an unknown hour",
+            "ts,carbon_g_per_kwh\n2023-01-01,90\n2023-01-01T01:00,much\n",
+            "line 3: found 'much', expected a number; leave the field empty for an unknown hour",
         ),
-        ("carbon", "ts,value\n2023-01-01,nan\n", "found 'nan', expected a number of g/kWh; leave the field empty"),
-        ("carbon", "ts,value\n2023-01-01,inf\n", "found 'inf', expected 0 to 2500 g/kWh"),
-        ("carbon", "ts;value\n2023-01-01;90\n", "found 'ts;value' in one column, expected columns separated by commas"),
-        ("carbon", "ts,value\n2023-01-01,450000\n", "is it in another unit"),
-        ("carbon", "ts,value\n2023-01-01,0.45\n", "looks like kg/kWh"),
-        ("carbon", "ts,value\n2023-01-01,90,1\n", "is not CSV text: found more fields"),
-        ("carbon", "ts,value\n2023-01-01,90\n2023-03-01,90\n", "a gap of 1415 hours"),
-        ("carbon", "ts,value\n1980-01-01,90\n2123-03-01,90\n", "a century"),
+        ("carbon", "ts,carbon_g_per_kwh\n2023-01-01,nan\n", "found 'nan', expected a number; leave the field empty"),
+        ("carbon", "ts,carbon_g_per_kwh\n2023-01-01,inf\n", "found 'inf', which is not within 0 to 2500 g/kWh"),
         (
             "carbon",
-            "ts,value\n0001-01-01T00:00+05:00,90\n",
+            "ts;carbon_g_per_kwh\n2023-01-01;90\n",
+            "found 'ts;carbon_g_per_kwh' in one column, expected columns separated by commas",
+        ),
+        ("carbon", "ts,carbon_g_per_kwh\n2023-01-01,450000\n", "is it in another unit"),
+        ("carbon", "ts,carbon_g_per_kwh\n2023-01-01,90,1\n", "is not CSV text: found more fields"),
+        ("carbon", "ts,carbon_g_per_kwh\n2023-01-01,90\n2023-03-01,90\n", "a gap of 1415 hours"),
+        ("carbon", "ts,carbon_g_per_kwh\n1980-01-01,90\n2123-03-01,90\n", "a century"),
+        (
+            "carbon",
+            "ts,carbon_g_per_kwh\n0001-01-01T00:00+05:00,90\n",
             "line 2: found '0001-01-01T00:00+05:00', expected a moment",
         ),
-        ("carbon", "ts,value\n0001-01-01T05:00Z,90\n", "line 2: found '0001-01-01T05:00Z', expected a year from 1970"),
-        ("price", "ts,value\n2023-01-01,0.08\n", "looks like USD/kWh"),
+        (
+            "carbon",
+            "ts,carbon_g_per_kwh\n0001-01-01T05:00Z,90\n",
+            "line 2: found '0001-01-01T05:00Z', expected a year",
+        ),
         ("price", "Datetime (UTC),Price (EUR/MWh)\n2023-01-01,80\n", "Price (USD/MWh)"),
     ],
 )
@@ -240,13 +242,16 @@ def test_odd_files_are_refused_by_their_line(tmp_path: Path, kind: str, text: st
     assert said in str(refused.value)
 
 
+TEXT = "ts,carbon_g_per_kwh\n2023-01-01,90\n"
+
+
 def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = zone(tmp_path, carbon="ts,value\n2023-01-01,90\n")
-    (folder / "Z" / "price.csv").write_bytes(b"ts,value\n\xff\xfe\x00\n")
+    folder = zone(tmp_path, carbon=TEXT)
+    (folder / "Z" / "price.csv").write_bytes(b"ts,carbon_g_per_kwh\n\xff\xfe\x00\n")
     with pytest.raises(BadUsage, match="not CSV text"):
         zone_files(folder)
     monkeypatch.setattr(grid_columns, "MOST_BYTES", 10)
-    with pytest.raises(BadUsage, match="found 23 bytes, expected at most 10"):
+    with pytest.raises(BadUsage, match=f"found {len(TEXT)} bytes, expected at most 10"):
         zone_files(folder)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.energy.power_file import idle_figures, power_file
+from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.cluster import Machine
 
 
@@ -66,31 +66,6 @@ def test_a_site_lays_its_own_figures_over_the_shipped(tmp_path: Path) -> None:
     assert table.node(machine(gpu_type="V100")).gpu_full_w == 300.0
     assert table.node(machine(gpu_type="H100", cpu_cores=104.0)).cpu_full_w == 410.0
     assert table.node(machine(name="login", gpus=0)).idle_w(0) == 100.0
-
-
-WATTS = "idle_w = 10\nfull_w = 70\n"
-CPU = f"{WATTS}cores = 8\n"
-OWN = "cpu_idle_w = 1\ncpu_full_w = 2\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "idle"),
-    [
-        (f"[machines.n0]\n{OWN}[gpus.T4]\n{WATTS}[gpus.V100]\n{WATTS}", []),  # V100: what an unknown type is taken for
-        (f"[machines.n7]\n{OWN}[machines.x]\n{OWN}", ["machines n7, x"]),
-        (f"[gpus.H900]\n{WATTS}", ["gpus H900"]),
-        (f"[cpus.Z80]\n{CPU}", ["cpus Z80"]),
-        (f"[cpus.Z80]\n{CPU}[hosts]\nT4 = 'Z80'", []),
-        (f"[cpus.Z80]\n{CPU}[hosts]\nA10 = 'Z80'", ["hosts A10", "cpus Z80"]),
-        ("pue = 1.5", []),
-    ],
-)
-def test_figures_of_nothing_in_the_cluster_are_said(tmp_path: Path, text: str, idle: list[str]) -> None:
-    cluster = [machine("n0", "T4"), machine("n1", "H100")]
-
-    found = idle_figures(own(tmp_path, text), cluster)
-
-    assert found == [f"site.toml: {each} match no machine of the cluster: no effect" for each in idle]
 
 
 @pytest.mark.parametrize(

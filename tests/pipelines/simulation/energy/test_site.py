@@ -1,4 +1,4 @@
-"""A site in simulations: hand-worked figures, the shifts, when on the grid it is, and tables that add up."""
+"""A site in simulations: hand-worked figures, and when on the grid it is."""
 
 import math
 from datetime import UTC, datetime
@@ -9,19 +9,14 @@ import pytest
 
 from features.tables import Jobs
 from pipelines.errors import BadUsage
-from pipelines.simulation.advice import oracle_of, scales_of
 from pipelines.simulation.cluster_file import ClusterSpec
 from pipelines.simulation.energy.power_file import power_file
-from pipelines.simulation.energy.site import Holding, Site, start_on
-from pipelines.simulation.energy.tables import HOURS, JOBS, MACHINES, energy_tables
+from pipelines.simulation.energy.site import Site, start_on
 from pipelines.simulation.job_pool import Pool, recorded_pool, submissions
-from pipelines.simulation.paired_runs import Run
-from pipelines.simulation.rows import averaged, shown
 from pipelines.simulation.settings import SimulationSettings
-from pipelines.simulation.simulate import SimulationResult, simulate_recorded
+from pipelines.simulation.simulate import simulate_recorded
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.hourly import Grid
-from scheduler_core.planning.release import Slack
 from tests.pipelines.lake.canonical import canonical, job_row, measured_tables
 from tests.pipelines.simulation.energy.sites import hourly
 
@@ -50,16 +45,9 @@ def pool_of(*rows: dict[str, Any]) -> Pool:
     return recorded_pool(submissions(jobs).jobs, measured_tables(1)[1].clear())
 
 
-def ran(site: Site | None, *rows: dict[str, Any], oracle: bool = False, **fields: Any) -> tuple[SimulationResult, Any]:
-    pool = pool_of(*rows)
-    chosen = SimulationSettings(horizon_s=math.inf, cluster=T4S, site=site, **fields)
-    kept: list[Run] = []
-    scales = scales_of(oracle_of(pool) if oracle else None, pool, chosen)
-    return simulate_recorded(pool, scales, chosen, keep=kept.append), kept
-
-
 def test_figures_of_two_jobs_by_hand() -> None:
-    [row] = ran(Site(table=power_file(), grid=grid()), *TWO)[0].rows
+    site = Site(table=power_file(), grid=grid())
+    [row] = simulate_recorded(pool_of(*TWO), {}, SimulationSettings(horizon_s=math.inf, cluster=T4S, site=site)).rows
 
     # Two CPUs of 20 to 165 W and four GPUs of 10 to 70 W; 26 and 52 % of what is held is used, 2 h half of it, 1 h all.
     first = 0.26 * 290 / 2 + 0.52 * 2 * 60
@@ -76,67 +64,6 @@ def test_figures_of_two_jobs_by_hand() -> None:
     )
     assert row["carbon_job_mean_g_per_kwh"] == pytest.approx(1.5 * (200 + 100) / 2)
     assert (row["zone"], row["pue"], row["carbon_saved_frac"]) == ("Z", 1.5, 0.0)
-    assert "shift" not in row
-
-
-def test_a_held_job_meets_the_clean_hour_and_pays_with_its_wait() -> None:
-    site = Site(table=power_file(), grid=grid(), holding=Holding(slack=Slack(longest_s=7200.0), by="carbon"))
-    result, _ = ran(site, {"run_s": 3600.0})
-    rows = {str(row["shift"]): row for row in result.rows}
-
-    assert list(rows) == ["none", "forecast", "clairvoyant"]
-    assert (rows["none"]["jct_mean_s"], rows["none"]["carbon_jobs_g_per_kwh"]) == (3600.0, 300.0)
-    assert (rows["forecast"]["jct_mean_s"], rows["forecast"]["wait_mean_s"]) == (3600.0 + 7200.0, 7200.0)
-    assert rows["forecast"]["carbon_jobs_g_per_kwh"] == 150.0
-    assert [row["shift"] for row in averaged(result.rows)] == ["none", "forecast", "clairvoyant"]
-    assert "shift" in shown(result.rows)[0]
-
-
-def test_a_part_of_the_run_is_slack_only_where_the_run_is_predicted() -> None:
-    site = Site(table=power_file(), grid=grid(), holding=Holding(slack=Slack(run_frac=2.0), by="carbon"))
-    waits = {
-        oracle: [row["wait_mean_s"] for row in ran(site, {"run_s": 3600.0}, oracle=oracle)[0].rows][:2]
-        for oracle in (False, True)
-    }
-
-    assert waits == {False: [0.0, 0.0], True: [0.0, 7200.0]}
-
-
-def test_tables_add_up_to_the_rows() -> None:
-    site = Site(table=power_file(), grid=grid(), start_ts=1800.0)
-    result, [kept] = ran(site, *TWO)
-    [row] = result.rows
-    names: dict[str, list[str | None]] = {"job_id": ["a", "b"]}
-
-    tables = energy_tables(kept.energy, site, T4S.machines, names, kept.schedule.workload.arrive_s)
-
-    jobs, hours, machines = tables[JOBS], tables[HOURS], tables[MACHINES]
-    assert jobs["energy_consumed"].sum() == pytest.approx(row["energy_jobs_kwh"])
-    assert jobs["emissions"].sum() == pytest.approx(row["carbon_jobs_kg"])
-    assert (jobs["cpu_energy"] + jobs["gpu_energy"] - jobs["energy_consumed"]).abs().max() < 1e-12
-    assert jobs["duration"].to_list() == [7200.0, 3600.0]
-    assert jobs["emissions_rate"].to_list() == pytest.approx((jobs["emissions"] / jobs["duration"]).to_list())
-    assert (jobs["cpu_power"] + jobs["gpu_power"]).to_list() == pytest.approx(
-        (jobs["energy_consumed"] * 3.6e6 / jobs["duration"]).to_list()
-    )
-    assert jobs["timestamp"].to_list() == [datetime(1970, 1, 1, 0, 30 + at, tzinfo=UTC) for at in (0, 1)]
-    assert jobs["use_known"].to_list() == [False, False]
-    for column in ("energy_kwh", "carbon_kg", "cost_usd"):
-        assert hours[column].sum() == pytest.approx(row[column])
-        assert machines[column].to_list() == pytest.approx([row[column]] * 2)
-    assert (hours["energy_kwh"] * hours["carbon_g_per_kwh"] * 1.5 / 1000).to_list() == pytest.approx(
-        hours["carbon_kg"].to_list()
-    )
-    assert machines["kind"].to_list() == ["T4 on 8163", "all"]
-
-
-def test_a_job_that_never_ran_has_no_power() -> None:
-    site = Site(table=power_file())
-    _, [kept] = ran(site, {"req_gpus": 9.0})
-
-    jobs = energy_tables(kept.energy, site, T4S.machines, {}, kept.schedule.workload.arrive_s)[JOBS]
-
-    assert jobs.select("duration", "energy_consumed", "cpu_power", "emissions", "zone").row(0) == (0, 0, None, None, "")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from pipelines.simulation.measures.job_metrics import job_metrics
 from pipelines.simulation.measures.metrics import (
     Uses,
     dominant_share_s,
-    finish_time_fairness,
     jain,
     summarise,
     user_means,
@@ -343,30 +342,8 @@ def test_work_is_run_time_times_the_dominant_share_of_the_gang() -> None:
     assert dominant_share_s(schedule([gang])).tolist() == [pytest.approx(40.0 * 2 * max(1 / 8, 2 / 16, 1 / 4))]
 
 
-def test_a_private_share_serves_one_job_after_the_other() -> None:
-    # Two users: half of the cluster each. Every job asks for all GPUs for 10 s: 20 s in half a cluster.
-    came = [Came(at_s=at_s, request=(1.0, 1.0, 4.0), run_s=10.0, user=user) for at_s, user in ((0, 0), (0, 0), (5, 1))]
-    ran = [Ran(job=job, start_s=10.0 * job, end_s=10.0 * job + 10.0) for job in (0, 1, 2)]
-
-    rho = finish_time_fairness(schedule(came, ran), np.arange(3))
-
-    assert rho.tolist() == pytest.approx([10 / 20, 20 / 40, 25 / 20])
-
-
-def test_a_small_job_alone_takes_its_run_time() -> None:
-    came = [Came(request=(1.0, 1.0, 1.0), run_s=20.0, user=0), Came(request=(1.0, 1.0, 1.0), run_s=20.0, user=1)]
-    ran = [Ran(job=0, start_s=0.0, end_s=20.0), Ran(job=1, start_s=20.0, end_s=40.0)]
-
-    figures = summarise(schedule(came, ran))
-
-    assert (figures.ftf_mean, figures.ftf_max) == (1.5, 2.0)
-    assert figures.unfair_share == 0.5
-    assert figures.jain_slowdown == pytest.approx(9 / (2 * 5))
-
-
-def test_unfinished_jobs_have_no_rho_and_unserved_users_none_of_their_work() -> None:
+def test_unserved_users_have_none_of_their_work() -> None:
     came = [Came(run_s=20.0, user=0), Came(run_s=20.0, user=1)]
     served = schedule(came, [Ran(job=0, start_s=0.0, end_s=20.0)])
 
-    assert np.isnan(finish_time_fairness(served, np.arange(2))).tolist() == [False, True]
     assert summarise(served).jain_served == pytest.approx(0.5)

@@ -12,10 +12,10 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.metrics import Uses, summarise
-from pipelines.simulation.measures.series import fragmentation_series, mean_fragmented_gpus, series
+from pipelines.simulation.measures.series import mean_fragmented_gpus, series
 from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.fragmentation import USES, FreeNodes, weighed_uses
+from scheduler_core.fragmentation import FreeNodes, Use, weighed_uses
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import target_of
@@ -144,18 +144,13 @@ def test_every_second_is_what_runs_then_makes_it(
     rules = Discipline(placement=placement, sharing="devices", match_gpu_type=True)
     done = simulate(workload(arrivals), drawn, rules, horizon_s=horizon_s)
     target = target_of([demand for demand, _, _ in arrivals])
-    columns = fragmentation_series(done, target, 1.0)
-    whys = [
-        weighed_uses(free_at(done, at_s), target).sum(axis=0) / target.total / 1000
-        for at_s in columns["time_s"].tolist()
-    ]
-    found = np.column_stack([columns[f"{name}_gpus"] for name in USES])
-    assert found == pytest.approx(np.reshape(whys, (-1, len(USES))))
-    assert columns["free_gpus"] == pytest.approx(found.sum(axis=1))
-    assert columns["fragmented_gpus"] == pytest.approx(columns["free_gpus"] - columns["usable_gpus"])
-    fives = fragmentation_series(done, target, 5.0)
-    lasts_s = fives["until_s"] - fives["time_s"]
-    assert (fives["fragmented_gpus"] * lasts_s).sum() == pytest.approx(columns["fragmented_gpus"].sum())
+    uses = [weighed_uses(free_at(done, at_s), target).sum(axis=0) for at_s in np.arange(0.0, done.end_s)]
+    lost = [float(each.sum() - each[Use.USABLE]) / target.total / 1000 for each in uses]
+    for second, gpus in enumerate(lost):
+        until_s = min(second + 1.0, done.end_s)
+        assert mean_fragmented_gpus(done, target, float(second), until_s) == pytest.approx(gpus)
+    if float(done.end_s).is_integer() and lost:
+        assert mean_fragmented_gpus(done, target, 0.0, done.end_s) == pytest.approx(np.mean(lost))
 
 
 def test_a_run_without_end_is_cut_by_the_horizon() -> None:
@@ -172,19 +167,11 @@ def test_a_run_without_end_is_cut_by_the_horizon() -> None:
 
     done = simulate(endless, machine, Discipline(placement="fgd"), horizon_s=10.0)
 
-    columns = fragmentation_series(done, target, 2.0)
-    assert columns["free_gpus"].tolist() == [2.0, 1.0, 1.0, 1.0, 1.0]
-    assert columns["fragmented_gpus"].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
     assert mean_fragmented_gpus(done, target, 0.0, 10.0) == pytest.approx(0.8)
 
 
-def test_pooled_gpus_and_steps_that_are_none_are_refused() -> None:
+def test_pooled_gpus_are_refused() -> None:
     one = [(Demand(units=(0, 0, 500), instances=1), 0, 1)]
     machine = [Machine(name="m", cpu_cores=1, mem_gib=1, gpus=1)]
     with pytest.raises(BadInput, match="pooled"):
-        fragmentation_series(simulate(workload(one), machine, Discipline()), target_of([]), 1.0)
-    with pytest.raises(BadInput, match="pooled"):
         mean_fragmented_gpus(simulate(workload(one), machine, Discipline()), target_of([]), 0.0, 1.0)
-    shared = simulate(workload(one), machine, Discipline(placement="fgd"))
-    with pytest.raises(BadInput, match="step"):
-        fragmentation_series(shared, target_of([]), 0.0)

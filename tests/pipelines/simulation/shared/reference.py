@@ -33,14 +33,6 @@ class Run:
     ending: str = "running"
 
 
-@dataclass
-class Kill:
-    at_s: float
-    job: int
-    machine: int
-    device: int
-
-
 class Reference(Machines):
     """One simulation; `runs`, `kills`, `presses` and the `lost_s` of jobs are what happened.
 
@@ -50,7 +42,7 @@ class Reference(Machines):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.runs: list[Run] = []
-        self.kills: list[Kill] = []
+        self.kills = 0
         self.presses = 0
 
     def round(self) -> None:
@@ -65,7 +57,7 @@ class Reference(Machines):
 
     def start(self, job: Job) -> None:
         self.running.append(job)
-        job.left_s, job.age, job.speed, job.start_s = job.run_s, 0, 1.0, self.now_s
+        job.left_s, job.age, job.speed = job.run_s, 0, 1.0
         job.samples = []
         job.reserved = whole(job) if job.full else copied(job.prior)
         for each in job.instances:
@@ -93,7 +85,7 @@ class Reference(Machines):
                 each.fast[at] = step(each.fast[at], keep, self.normal(job, each.number, at))
                 mixed = math.sqrt(varies.slow_share) * job.slow[at] + math.sqrt(1.0 - varies.slow_share) * each.fast[at]
                 noise = math.exp(job.sigma[at] * mixed - 0.5 * job.sigma[at] ** 2)
-                each.need[at] = min(job.limit[at], level * job.scale[at] * noise)
+                each.need[at] = min(job.request[at], level * job.scale[at] * noise)
 
     def normal(self, job: Job, instance: int, at: int) -> float:
         """Return a standard normal number by Box and Muller."""
@@ -136,32 +128,28 @@ class Reference(Machines):
     def work(self, step_s: float) -> None:
         for job in self.running:
             job.left_s -= job.speed * step_s
-            got = [1.0, 1.0]
+            job.lost_s += (1.0 - job.speed) * step_s
             for each in job.instances:
                 for at in (CPU, GPU):
                     each.used[at] += each.share[at] * step_s
-                    if each.need[at] > 0.0:
-                        got[at] = min(got[at], each.share[at] / each.need[at])
-            job.lost_s[CPU if got[CPU] < got[GPU] else GPU] += (1.0 - job.speed) * step_s
 
-    def overfull(self) -> Kill | None:
-        """Return the next kill: of the first machine or device whose memory does not suffice."""
+    def overfull(self) -> Job | None:
+        """Return the next job to kill: of the first machine or device whose memory does not suffice."""
         for m, (_, memory) in enumerate(self.capacity):
             here = [(job, 1.0) for job, each in self.placed() if each.machine == m]
             if sum(job.uses(CPU) for job, _ in here) > memory * (1.0 + 1e-9):
-                return Kill(self.now_s, furthest_over(here, CPU).row, m, -1)
+                return furthest_over(here, CPU)
             for number, size in enumerate(self.gpus[m]):
                 on = self.on(m, number)
                 if sum(job.uses(GPU) * part for job, part in on) > size * (1.0 + 1e-9):
-                    return Kill(self.now_s, furthest_over(on, GPU).row, m, number)
+                    return furthest_over(on, GPU)
         return None
 
     def kill(self) -> bool:
         killed = False
-        while len(self.kills) < 3 * len(self.jobs) + 64 and (one := self.overfull()):
+        while self.kills < 3 * len(self.jobs) + 64 and (job := self.overfull()):
             killed = True
-            self.kills.append(one)
-            job = next(job for job in self.running if job.row == one.job)
+            self.kills += 1
             self.end(job, "killed")
             self.waiting.append(job)
         return killed
@@ -169,12 +157,11 @@ class Reference(Machines):
     # What is measured, and reserved from it.
 
     def sample(self, job: Job) -> None:
-        varies, used = self.world.variation, [[i.used[at] / MINUTE_S for i in job.instances] for at in (CPU, GPU)]
+        used = [[i.used[at] / MINUTE_S for i in job.instances] for at in (CPU, GPU)]
         for each in job.instances:
             each.used = [0.0, 0.0]
-        lost = varies.lost > 0.0 and drawn(self.world.seed, job.serial, -2, job.age, 0) < varies.lost
-        if job.age > 1 and not lost:
-            job.samples.append(Sample(job.age, self.now_s, used, [job.uses(CPU), job.uses(GPU)]))
+        if job.age > 1:
+            job.samples.append(Sample(self.now_s, used, [job.uses(CPU), job.uses(GPU)]))
             job.samples[-1].presses = [self.pressing(job, at) for at in (CPU, GPU)]
 
     def pressing(self, job: Job, at: int) -> bool:
@@ -187,16 +174,8 @@ class Reference(Machines):
         return mean < job.request[at] and recent_of([one.used[at] for one in job.samples]) > level
 
     def reserve(self, job: Job) -> None:
-        policy, arm = self.policy, self.world.reserving
-        age = max(job.age - job.late_min, 0)
-        seen = [one for one in job.samples if one.minute <= age]
-        newest_s = seen[-1].at_s if seen else job.start_s
-        measured = not (
-            job.full
-            or age * MINUTE_S < policy.probation_s
-            or len(seen) < policy.min_samples
-            or self.now_s - newest_s > policy.stale_s
-        )
+        policy, seen = self.policy, job.samples
+        measured = not (job.full or job.age * MINUTE_S < policy.probation_s or len(seen) < policy.min_samples)
         if not measured:
             newcomer = job.age * MINUTE_S < policy.probation_s and not job.full
             job.reserved = copied(job.prior) if newcomer else whole(job)
@@ -205,12 +184,7 @@ class Reference(Machines):
             with_margin = policy.memory_margin * largest
             if measured:
                 job.reserved.memory[at] = min(job.memory[at], with_margin)
-                means = [fmean(one.used[at]) for one in seen]
-                if arm.peak_margin > 0.0:
-                    job.reserved.mean[at] = min(job.request[at], arm.peak_margin * max(means))
-                    job.reserved.sd[at] = 0.0
-                else:
-                    self.reserve_compute(job, at, seen)
+                self.reserve_compute(job, at, seen)
             job.reserved.memory[at] = max(job.reserved.memory[at], largest) if job.memory[at] else with_margin
 
     def reserve_compute(self, job: Job, at: int, seen: list[Sample]) -> None:
@@ -248,7 +222,7 @@ class Reference(Machines):
                 for job in self.running:
                     job.age += 1
                     self.sample(job)
-                    if self.world.reserving.policy is not None and not self.world.reserving.fixed:
+                    if self.world.reserving.policy is not None:
                         self.reserve(job)
                     self.demand(job)
                 minute_s = MINUTE_S * (math.floor(self.now_s / MINUTE_S) + 1)

@@ -25,7 +25,6 @@ class Instance:
 
 @dataclass
 class Sample:
-    minute: int
     at_s: float
     used: list[list[float]]  # by resource, of every instance
     memory: list[float]
@@ -45,12 +44,10 @@ class Job:
     serial: int  # among the jobs that can run
     arrive_s: float
     run_s: float
-    user: int
     key: float
     request: list[float]  # CPU, GPU
     memory: list[float]
     prior: Reserved
-    limit: list[float]
     compute: list[float]
     peak: list[float]
     instances: list[Instance]
@@ -60,16 +57,14 @@ class Job:
     ramp_level: float = 1.0
     before_peak: float = 1.0
     peak_at_s: float = 0.0
-    late_min: int = 0
     full: bool = False
     left_s: float = 0.0
     speed: float = 1.0
     age: int = 0
-    start_s: float = 0.0
     slow: list[float] = field(default_factory=lambda: [0.0, 0.0])
     samples: list[Sample] = field(default_factory=list)
     reserved: Reserved = field(default_factory=lambda: Reserved([0, 0], [0, 0], [0, 0]))
-    lost_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    lost_s: float = 0.0
 
     def uses(self, resource: int) -> float:
         """Return the memory that each instance uses now."""
@@ -95,7 +90,7 @@ def jobs_of(world: World) -> list[Job]:
     varied = draw(
         world.variation,
         np.array([job.compute for job in jobs]).reshape(-1, 2),
-        np.array([job.limit for job in jobs]).reshape(-1, 2),
+        np.array([job.request for job in jobs]).reshape(-1, 2),
         work.run_s[fitting],
         world.load.language[fitting],
         world.seed,
@@ -104,39 +99,20 @@ def jobs_of(world: World) -> list[Job]:
         job.sigma, job.scale = varied.sigma[at].tolist(), varied.scale[at].tolist()
         job.ramp_s, job.ramp_level = float(varied.ramp_s[at]), float(varied.ramp_level[at])
         job.before_peak, job.peak_at_s = float(varied.before_peak[at]), float(varied.peak_at_s[at])
-        job.late_min = math.ceil(varied.late_min[at])
-        if world.reserving.fixed and world.reserving.prior is None:
-            job.prior.mean, job.prior.sd = list(job.compute), true_deviation(job, world.reserving.z)
     return jobs
 
 
-def true_deviation(job: Job, z: float) -> list[float]:
-    """Return the standard deviation of a lognormal use, cut so that mean + z deviations is at most the request."""
-    deviations = []
-    for mean, sigma, asked in zip(job.compute, job.sigma, job.request, strict=True):
-        room = max(asked - mean, 0.0) / z if z > 0.0 else math.inf
-        deviations.append(min(mean * math.sqrt(math.exp(sigma**2) - 1.0), room))
-    return deviations
-
-
 def _job(world: World, row: int, serial: int) -> Job:
-    work, arm, beyond = world.workload, world.reserving, world.variation.beyond_request
+    work, arm = world.workload, world.reserving
     cpu, memory, gpu = (float(value) for value in work.request_units[row])
     granted_cpu, granted_memory, granted_gpu = (float(value) for value in work.granted_units[row])
     if world.discipline.sharing == "devices" and gpu > 1000.0:
         granted_gpu = 1000.0 * math.ceil(gpu / 1000.0) if granted_gpu == gpu else granted_gpu
         gpu = 1000.0 * math.ceil(gpu / 1000.0)
     (used_cpu, used_gpu), (used_memory, used_gpu_memory) = world.load.compute[row], world.load.memory[row]
-    limit, peak = [cpu, gpu], [min(used_memory, memory), min(used_gpu_memory, gpu)]
-    if beyond:
-        devices = 1000.0 * math.ceil(gpu / 1000.0)
-        limit = [max(cpu, used_cpu) if cpu else 0.0, min(max(gpu, used_gpu), devices) if gpu else 0.0]
-        peak = [used_memory, min(used_gpu_memory, devices)]
     prior = Reserved([granted_cpu, granted_gpu], [0.0, 0.0], [granted_memory, granted_gpu])
     if arm.prior is not None:
         prior.mean, prior.sd = arm.prior[row, [0, 2]].tolist(), arm.prior[row, [1, 3]].tolist()
-    if arm.fixed:
-        prior.memory = list(peak)
     guess = float(work.predicted_s[row])
     by_size = world.discipline.policy in ("sjf", "srtf")
     return Job(
@@ -144,13 +120,11 @@ def _job(world: World, row: int, serial: int) -> Job:
         serial=serial,
         arrive_s=float(work.arrive_s[row]),
         run_s=float(work.run_s[row]),
-        user=int(work.user[row]),
         key=float(work.arrive_s[row]) if not by_size else math.inf if math.isnan(guess) else guess,
         request=[cpu, gpu],
         memory=[memory, gpu],
         prior=prior,
-        limit=limit,
-        compute=[min(used_cpu, limit[0]), min(used_gpu, limit[1])],
-        peak=peak,
+        compute=[min(used_cpu, cpu), min(used_gpu, gpu)],
+        peak=[min(used_memory, memory), min(used_gpu_memory, gpu)],
         instances=[Instance(number) for number in range(work.instances[row])],
     )

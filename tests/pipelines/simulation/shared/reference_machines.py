@@ -27,7 +27,7 @@ class Machines:
     def free(self) -> tuple[list[list[float]], list[list[list[float]]]]:
         """Return the free CPU and memory of machines, and compute and memory of devices, under the bound on risk."""
         arm, factor = self.world.reserving, self.world.reserving.overcommit
-        z = self.policy.z if arm.policy is not None and arm.peak_margin == 0.0 else 0.0
+        z = self.policy.z if arm.policy is not None else 0.0
         machines, devices = [], []
         for m, (cpu, memory) in enumerate(self.capacity):
             if self.now_s < self.closed_until_s[m]:
@@ -59,7 +59,7 @@ class Machines:
         if job.full:
             return job.request, job.memory
         arm = self.world.reserving
-        z = self.policy.z if arm.policy is not None and arm.peak_margin == 0.0 else 0.0
+        z = self.policy.z if arm.policy is not None else 0.0
         first = [min(m + z * s, asked) for m, s, asked in zip(job.prior.mean, job.prior.sd, job.request, strict=True)]
         return first, job.prior.memory
 
@@ -115,23 +115,10 @@ class Machines:
             devices[m][number][0] += sign * size[1] / len(picked)
             devices[m][number][1] += sign * size[3] / len(picked)
 
-    def next_of(self, left: list[Job]) -> Job:
-        """Return the next job of those not yet tried: in queue order, under DRF of the user with the least share."""
-        in_order = sorted(left, key=lambda job: (job.key, job.serial))
-        if self.world.discipline.policy != "drf":
-            return in_order[0]
-        total = [sum(row[0] for row in self.capacity), sum(row[1] for row in self.capacity), sum(map(sum, self.gpus))]
-
-        def dominant(user: int) -> float:
-            held = [0.0, 0.0, 0.0]
-            for job in self.running:
-                (cpu, gpu), (memory, _) = self.sizes(job)
-                if job.user == user:
-                    held = [h + len(job.instances) * s for h, s in zip(held, (cpu, memory, gpu), strict=True)]
-            return max(h / max(t, 1.0) for h, t in zip(held, total, strict=True))
-
-        shares = {user: round(dominant(user), 12) for user in {job.user for job in left}}
-        return min(in_order, key=lambda job: shares[job.user])
+    @staticmethod
+    def next_of(left: list[Job]) -> Job:
+        """Return the next job of those not yet tried, in queue order."""
+        return min(left, key=lambda job: (job.key, job.serial))
 
 
 def bound(reserved: list[tuple[Reserved, float]], at: int, z: float) -> float:

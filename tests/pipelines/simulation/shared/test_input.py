@@ -23,7 +23,7 @@ def test_a_load_of_other_jobs_is_refused() -> None:
 @pytest.mark.parametrize(
     ("discipline", "said"),
     [
-        (Discipline(policy="las"), "found policy las, expected one of fifo, sjf, srtf, drf"),
+        (Discipline(policy="las"), "found policy las, expected one of fifo, sjf, srtf"),
         (Discipline(placement="fgd"), "found placement fgd, expected best_fit"),
         (Discipline(policy="srtf"), r"found preemption (the default of srtf), expected none (preempt=False)"),
         (Discipline(policy="srtf", preempt=True), "found preemption, expected none"),

@@ -5,11 +5,12 @@ the tests of this folder.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pipelines.simulation.engine.schedule import Ending
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.shared.inputs import Load, Reserving
 from pipelines.simulation.shared.run import SharedRun, simulate_shared
@@ -18,15 +19,14 @@ from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 
-ARMS = ("requested", "shrunk", "overcommit", "reclaim", "reclaim_prior", "peak", "oracle", "bound", "true")
-POLICIES = ("fifo", "sjf", "srtf", "drf")
+ARMS = ("requested", "shrunk", "overcommit", "reclaim", "reclaim_prior")
+POLICIES = ("fifo", "sjf", "srtf")
 SHARINGS = ("pooled", "devices")
 VARIATIONS = {
     "default": Variation(),
     "prototype": PROTOTYPE,
     "interference": Variation(interference=0.1, cv=1.0),
-    "late": Variation(late_min=4.0, lost=0.2),
-    "beyond": Variation(beyond_request=True, cv=0.4, early_share=0.2, late_share=0.8),
+    "late_peaks": Variation(cv=0.4, early_share=0.2, late_share=0.8),
 }
 
 
@@ -56,13 +56,16 @@ def simulated(world: World) -> SharedRun:
     )
 
 
+def killed_of(run: SharedRun) -> list[int]:
+    """Return the job of every kill."""
+    return run.schedule.job[run.schedule.ending == Ending.KILLED].tolist()
+
+
 def world(seed: int, jobs: int, *, arm: str, policy: str, sharing: str, variation: str) -> World:
     """Draw a world of at most `jobs` arrivals."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, jobs + 1))
     workload = _workload(rng, count, shrunk=arm == "shrunk")
-    if variation == "beyond":  # a gang that uses more than it asks might not fit its machines, and be killed for ever
-        workload = replace(workload, instances=np.ones(count, dtype=np.int64))
     asked = workload.request_units.astype(float)
     used = asked * np.minimum(rng.beta(1.0, 1.5, asked.shape) * rng.choice([1.0, 2.0], asked.shape), 1.5)
     load = Load(
@@ -137,9 +140,5 @@ def _reserving(rng: np.random.Generator, arm: str, workload: Workload, load: Loa
         "overcommit": {"overcommit": (2.0, 1.5, 1.5)},
         "reclaim": {"policy": policy},
         "reclaim_prior": {"policy": policy, "prior": prior},
-        "peak": {"policy": policy, "peak_margin": 1.15},
-        "oracle": {"fixed": True, "prior": prior * [1.0, 0.0, 1.0, 0.0]},
-        "bound": {"fixed": True, "prior": prior, "policy": policy},
-        "true": {"fixed": True, "policy": policy},
     }
     return Reserving(**arms[arm])

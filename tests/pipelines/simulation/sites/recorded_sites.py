@@ -32,7 +32,7 @@ def grids_on_disk(folder: Path, *, hours: int = 365 * 24) -> Path:
     angle = 2.0 * np.pi * np.arange(len(stamps)) / 24.0
     for number, zone in enumerate(("east", "west")):
         (folder / zone).mkdir(parents=True)
-        for kind, mean in (("carbon", 300.0), ("price", 100.0)):
+        for kind, column, mean in (("carbon", "carbon_g_per_kwh", 300.0), ("price", "Price (USD/MWh)", 100.0)):
             values = mean - (0.8 - 1.6 * number) * mean * np.cos(angle)
-            pl.DataFrame({"ts": stamps, "value": values}).write_csv(folder / zone / f"{kind}_2023.csv")
+            pl.DataFrame({"ts": stamps, column: values}).write_csv(folder / zone / f"{kind}_2023.csv")
     return folder

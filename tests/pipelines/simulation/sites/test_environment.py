@@ -61,7 +61,7 @@ def test_energy_carbon_and_money_are_those_of_the_accounts(name: str) -> None:
     for number, each in enumerate(sites):
         runs = as_schedule(weeks, state, number, site_machine(each), end_s)
         uses = Uses(mean=np.full((len(runs.job), 3), np.nan))
-        total = account(runs, uses, [each.power], each.grid, START_TS, assumed=each.assumed).total()
+        total = account(runs, uses, [each.power], each.grid, START_TS, assumed=each.assumed).total
         assert found.kwh[number] == pytest.approx(total.kwh, rel=1e-12)
         assert found.carbon_g[number] == pytest.approx(total.carbon_g, rel=1e-12)
         assert found.cost_usd[number] == pytest.approx(total.cost_usd, rel=1e-12)

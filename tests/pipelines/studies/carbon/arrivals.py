@@ -21,7 +21,6 @@ def arriving(
     return ArrivingJobs(
         submit_s=np.array(submit_s),
         steps=np.array(run_s),
-        predicted_steps=np.array(run_s),
         steps_per_s=speeds,
         perf=perf,
         modelled_perf=perf,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.studies.carbon.simulation import fifo_at_max, fixed_at_optimal, greedy_at_max
+from pipelines.studies.carbon.simulation import fifo_at_max, greedy_at_max
 from scheduler_core.planning.elastic import ElasticJobs, Period
 from tests.scheduler_core.planning.carbon.made_rounds import job_g
 
@@ -42,11 +42,9 @@ def test_greedy_gives_first_gpus_to_the_shortest() -> None:
     assert (plan.gpus == 0).tolist() == [True, False, False]
 
 
-def test_fixed_counts_pass_over_who_does_not_fit_and_fifo_waits_behind() -> None:
+def test_fifo_waits_behind_who_does_not_fit() -> None:
     jobs = jobs_of([100.0, 100.0, 100.0], [30.0, 20.0, 10.0], rigid=[2, 3, 1])
 
-    assert fixed_at_optimal(jobs, 4, ROUND).gpus.tolist() == [2, 0, 1]
-    assert fixed_at_optimal(jobs, 4, ROUND).step.tolist() == [0, 0, 0]
     assert fifo_at_max(jobs, 4, ROUND).gpus.tolist() == [2, 0, 0]
     assert fifo_at_max(jobs, 4, ROUND).step.tolist() == [1, 1, 1]
 
@@ -57,7 +55,7 @@ def test_older_jobs_go_first_whatever_their_row() -> None:
     assert plan.gpus.tolist() == [0, 3]
 
 
-@pytest.mark.parametrize("planner", [greedy_at_max, fixed_at_optimal, fifo_at_max])
+@pytest.mark.parametrize("planner", [greedy_at_max, fifo_at_max])
 @given(seed=st.integers(0, 100_000))
 def test_plans_stay_within_gpus_and_budget(planner: object, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,11 +4,10 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
 from pipelines.errors import SourceError
-from pipelines.studies.carbon.jobs import FITTED, MOST_GPUS, SIZES, Measured, drawn, step_s, stretch
+from pipelines.studies.carbon.jobs import FITTED, MOST_GPUS, SIZES, Measured, drawn, step_s
 from pipelines.studies.energy import by_frequency
 from tests.pipelines.studies.made_up import MHZ, WORKLOADS
 
@@ -69,18 +68,6 @@ def test_step_time_by_hand(gpus: int, batch: float, seconds: float) -> None:
     scaling |= {"remote_s": 0.6, "remote_s_per_gpu": 0.01}
 
     assert float(step_s(scaling, np.array(gpus), np.array(batch))) == pytest.approx(seconds)
-
-
-def test_recorded_jobs_keep_their_proportions_and_run_as_recorded_whatever_is_predicted(measured: Measured) -> None:
-    rows = pl.DataFrame({"submit_s": [5.0, 10.0, 25.0], "gpus": [1, 2, 4], "run_s": [100.0, 300.0, 200.0]})
-    rows = rows.with_columns(predicted=2.0 * pl.col("run_s"), oracle="run_s")
-
-    told, true = (stretch(measured, np.random.default_rng(4), rows, 5, each) for each in ("predicted", "oracle"))
-
-    assert true.submit_s.tolist() == [0.0, 75.0, 300.0]  # 1500 GPU-seconds on five GPUs
-    assert true.steps / true.steps_per_s[np.arange(3), true.requested] == pytest.approx([100.0, 300.0, 200.0])
-    assert told.steps.tobytes() == true.steps.tobytes() == true.predicted_steps.tobytes()
-    assert told.predicted_steps == pytest.approx(2.0 * true.steps)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipelines.studies.cost import bound
 from pipelines.studies.cost.bound import least_usd
-from pipelines.studies.cost.simulation import PREEMPTING, STRONGEST, Site, SubmittedJobs, decided_greedily, simulate
+from pipelines.studies.cost.simulation import FASTEST, Baseline, Site, SubmittedJobs, decided_greedily, simulate
 from scheduler_core.planning.cost import Nodes, NodeType
 from scheduler_core.planning.hourly import HourlySeries
 from tests.examples import examples
@@ -87,5 +87,6 @@ def test_no_policy_costs_less(seed: int) -> None:
 
     least = least_usd(drawn, where)
 
-    for policy in (decided_greedily, PREEMPTING[STRONGEST]):
+    edf = Baseline(order="edf", configuration=FASTEST, preemptive=True)
+    for policy in (decided_greedily, edf):
         assert least <= simulate(drawn, where, policy, np.random.default_rng(0)).total_usd + 1e-9

@@ -1,20 +1,14 @@
-"""The arms: what is reserved first, priors within requests, and the bound's true mean and deviation."""
+"""The arms: what is reserved first, and priors within requests."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pipelines.simulation.advice import ConstantPredictor, oracle_of
-from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
-from pipelines.simulation.shared.inputs import load_of
-from pipelines.simulation.shared.run import state_of
-from pipelines.simulation.shared.variation import Variation
-from pipelines.simulation.workloads import arriving, gangs_of
-from pipelines.studies.reclaim.arms import ARMS, BOUND, RECLAIM, RECLAIM_PRIOR, sized
+from pipelines.simulation.advice import ConstantPredictor
+from pipelines.simulation.workloads import gangs_of
+from pipelines.studies.reclaim import ARMS, RECLAIM, RECLAIM_PRIOR, sized
 from pipelines.studies.shrinking.arms import Sizing, sizing
-from scheduler_core.cluster import Cluster, paper_machines
-from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import FloatArray, Request
@@ -45,12 +39,7 @@ def test_fixed_arms_measure_nothing_and_others_keep_the_request_at_first() -> No
         if found.reserving.policy is not None:
             assert (found.starts.granted_units == GANGS.request_units).all(), arm
     assert sized(RECLAIM, inputs(), GANGS, POLICY).reserving.policy == POLICY
-    assert [arm for arm in ARMS if sized(arm, inputs(), GANGS, POLICY).reserving.policy] == [
-        "probation_peak",
-        RECLAIM,
-        RECLAIM_PRIOR,
-        BOUND,
-    ]
+    assert [arm for arm in ARMS if sized(arm, inputs(), GANGS, POLICY).reserving.policy] == [RECLAIM, RECLAIM_PRIOR]
 
 
 def prior(predictor: ConstantPredictor, policy: ReservePolicy = POLICY) -> FloatArray:
@@ -88,30 +77,3 @@ def test_a_prior_is_the_request_where_nothing_is_known(unknown: ConstantPredicto
 
     assert (found[:, [0, 2]] == COMPUTE).all()
     assert (found[:, [1, 3]] == 0.0).all()
-
-
-@pytest.mark.parametrize("cv", [0.0, 0.4])
-def test_the_bound_reserves_true_mean_and_deviation(cv: float) -> None:
-    found = sized(BOUND, sizing(POOL, oracle_of(POOL), ShrinkPolicy()), GANGS, POLICY)
-    load = load_of(POOL.jobs, GANGS)
-    rows = np.arange(len(POOL.jobs))
-
-    state = state_of(
-        arriving(GANGS, found.starts, rows * 60.0),
-        load,
-        Cluster(paper_machines()),
-        found.reserving,
-        Variation(cv=cv),
-        Discipline(),
-        PAPER_HORIZON_S,
-        0,
-        rows,
-    )
-
-    first = state.jobs["prior"]
-    within = load.compute * (1.0 + found.reserving.z * cv) <= COMPUTE
-    assert within.sum() > 20
-    assert first["mean"] == pytest.approx(load.compute)
-    assert np.sqrt(first["variance"])[within] == pytest.approx(cv * load.compute[within])
-    assert (first["mean"] + found.reserving.z * np.sqrt(first["variance"]) <= COMPUTE + 1e-6).all()
-    assert first["memory"] == pytest.approx(load.memory)

@@ -1,39 +1,41 @@
-"""The study `reclaim`: the share of an oracle's gain that measured reservations reach, and at what harm.
+"""Study of reclaiming while jobs run: reservations that follow measured use, against sizes fixed at submission."""
 
-Jobs are drawn from measured ones, under the slowdown model `shared`.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 import polars as pl
 
 from features.frames import has_ended
-from pipelines.errors import BadUsage, LakeError, TrainingError
-from pipelines.simulation.advice import ORACLE, REQUESTED, Sized, oracle_of
+from pipelines.errors import BadUsage, TrainingError
+from pipelines.simulation.advice import ORACLE, RECLAIM, RECLAIM_PRIOR, REQUESTED, SHRUNK, UNGUARDED, Sized, oracle_of
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.measures.job_metrics import job_metrics
 from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
 from pipelines.simulation.rows import trace_of
-from pipelines.simulation.shared.inputs import Load, load_of
+from pipelines.simulation.shared.inputs import Load, Reserving, load_of
 from pipelines.simulation.shared.variation import VARIATIONS
 from pipelines.simulation.simulate import ALL
-from pipelines.simulation.workloads import Gangs, arriving, gangs_of
-from pipelines.studies.charts import chart
+from pipelines.simulation.workloads import Gangs, arriving, as_requested, gangs_of
 from pipelines.studies.compare import ARM, clopper_pearson, compare, mean, ratio
-from pipelines.studies.reclaim.arms import ARMS, sized
-from pipelines.studies.reclaim.pool import check_gpu_memory, tables_in
-from pipelines.studies.shrinking.arms import crossfit, sizing
+from pipelines.studies.shrinking.arms import (
+    Size,
+    Sizing,
+    crossfit,
+    guarded,
+    oracle,
+    requests_of,
+    run_times,
+    sizing,
+    unguarded,
+)
 from pipelines.studies.shrinking.runs import GNN, TYPES, WITH, drawn, populations, weights_of
 from pipelines.studies.study import (
     Context,
-    DrawChart,
     Findings,
     Row,
     Study,
@@ -48,6 +50,58 @@ from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import IntArray, Predictor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A way to reserve capacity: its description, its function, and whether it needs predictions."""
+
+    what: str
+    size: Callable[[Sizing, Gangs, ReservePolicy], Sized]
+    predicts: bool = False
+
+
+def sized(arm: str, inputs: Sizing, gangs: Gangs, policy: ReservePolicy) -> Sized:
+    """Return how an arm treats the jobs of the pool; queue orders see the same predicted run times in every arm."""
+    first = ARMS[arm].size(inputs, gangs, policy)
+    predicted_s = run_times(inputs, requests_of(inputs.jobs))
+    known = np.where(np.isfinite(predicted_s) & (predicted_s >= 0.0), predicted_s, np.nan)
+    return replace(first, starts=replace(first.starts, predicted_s=known))
+
+
+def _at_submission(give: Size) -> Callable[[Sizing, Gangs, ReservePolicy], Sized]:
+    return lambda inputs, gangs, _: Sized.at_submission(inputs.pool, gangs, give(inputs))
+
+
+def _reserving(make: Callable[[ReservePolicy], Reserving]) -> Callable[[Sizing, Gangs, ReservePolicy], Sized]:
+    return lambda _, gangs, policy: Sized(starts=as_requested(gangs), reserving=make(policy))
+
+
+def _overcommit(compute: float, memory: float) -> Callable[[Sizing, Gangs, ReservePolicy], Sized]:
+    return _reserving(lambda _: Reserving(overcommit=(compute, memory, compute)))
+
+
+def _reclaim_prior(inputs: Sizing, gangs: Gangs, policy: ReservePolicy) -> Sized:
+    """Reclaim, and size the CPU and GPU compute of a newcomer by the usage models; memory stays at the request."""
+    peak = inputs.predictor.peak_use(inputs.jobs)
+    return Sized.newcomers(gangs, as_requested(gangs), policy, peak, min_runs=inputs.policy.min_runs)
+
+
+ARMS: Final[Mapping[str, Arm]] = {
+    REQUESTED: Arm(what="every job holds its request", size=_reserving(lambda _: Reserving())),
+    SHRUNK: Arm(what="Algorithm 1 above floors", size=_at_submission(guarded), predicts=True),
+    UNGUARDED: Arm(what="Algorithm 1 as published", size=_at_submission(unguarded), predicts=True),
+    "overcommit_2": Arm(what="CPU and GPUs counted twice", size=_overcommit(2.0, 1.0)),
+    "overcommit_2_memory": Arm(what="CPU and GPUs counted twice, memory 1.5 times", size=_overcommit(2.0, 1.5)),
+    RECLAIM: Arm(
+        what="after the probation what was measured, with a bound on risk per machine",
+        size=_reserving(lambda policy: Reserving(policy=policy)),
+    ),
+    RECLAIM_PRIOR: Arm(what="the same; newcomers' compute by usage models", size=_reclaim_prior, predicts=True),
+    ORACLE: Arm(what="measured mean compute and peak memory, at submission", size=_at_submission(oracle)),
+}
+"""The arms by name, in the order of the tables; gains are relative to `requested`, shares to `oracle`."""
+
 
 MAIN: Final = ("default", "prototype")
 PLACE: Final = ("mix", "sharing", "variation")
@@ -64,11 +118,6 @@ class Config:
     """Options of the study: the jobs, what the runs vary, models, and the policy of reclaiming."""
 
     trace: str | None = trace_option()
-    pool: Path | None = option(
-        None,
-        help="Measured jobs instead of a trace's: a Parquet or CSV file with the columns of the tables jobs and usage, "
-        "or a folder with jobs.parquet and usage.parquet. Rows whose column `drawn` is false are history only.",
-    )
     variation: tuple[str, ...] = option(
         (), help=f"How use varies: {', '.join(VARIATIONS)} (may be repeated).", shown=" and ".join(MAIN)
     )
@@ -98,7 +147,9 @@ def run_study(config: Config, context: Context) -> Findings:
         if unknown := [each for each in given if each not in known]:
             raise BadUsage(f"--{name} {unknown[0]}: expected one of {', '.join(known)}")
     arms = [arm for arm in ARMS if not config.arm or arm in (*config.arm, REQUESTED, ORACLE)]
-    jobs, usage, pool, notes = _jobs(config, context)
+    lake, name = context.lake(), context.trace(config.trace)
+    jobs, usage = (lake.table(table, name).collect() for table in ("jobs", "usage"))
+    pool, notes = measured_jobs(jobs, usage)
     trace, predictor = trace_of(pool.jobs), None
     if any(ARMS[arm].predicts for arm in arms):
         predictor, note = _predictor(pool, jobs, usage, config, context)
@@ -106,7 +157,6 @@ def run_study(config: Config, context: Context) -> Findings:
     if predictor is None:
         arms = [arm for arm in arms if not ARMS[arm].predicts]
     runs = simulated(config, context, pool, predictor, arms)
-    rows = share_rows(runs)
     about = (
         f"{trace}: {len(pool.jobs)} measured jobs; FIFO, {config.rate:g} jobs/h, means of {config.seeds} seeds; z "
         f"{config.z:g}, probation {config.probation_min:g} min"
@@ -114,29 +164,9 @@ def run_study(config: Config, context: Context) -> Findings:
     return Findings(
         study="reclaim",
         trace=trace,
-        tables={"share of the oracle's gain": rows},
-        charts=_charts(rows, about),
+        tables={"share of the oracle's gain": share_rows(runs)},
         notes=(about, *notes, *NOTES),
     )
-
-
-def _jobs(config: Config, context: Context) -> tuple[pl.DataFrame, pl.DataFrame, Pool, list[str]]:
-    """Return the tables of jobs and of use, from the file or the lake, with the measured jobs in them and notes."""
-    if config.pool is None:
-        lake, trace = context.lake(), context.trace(config.trace)
-        jobs, usage = (lake.table(table, trace).collect() for table in ("jobs", "usage"))
-        return jobs, usage, *measured_jobs(jobs, usage)
-    jobs, usage, may_draw = tables_in(config.pool)
-    try:
-        pool, notes = measured_jobs(jobs.filter(may_draw), usage)
-    except LakeError as error:
-        raise BadUsage(
-            f"--pool {config.pool}: found no job with a run time, all requests and all measurements among "
-            f"{jobs.height} rows"
-        ) from error
-    check_gpu_memory(pool, config.pool)
-    history = f"{jobs.height - int(may_draw.sum())} jobs are history only: models learn from them, none is drawn"
-    return jobs, usage, pool, notes if may_draw.all() else [*notes, history]
 
 
 def measured_jobs(jobs: pl.DataFrame, usage: pl.DataFrame) -> tuple[Pool, list[str]]:
@@ -279,27 +309,10 @@ def share_rows(runs: pl.DataFrame) -> list[Row]:
     return rows
 
 
-def _charts(rows: Sequence[Row], about: str) -> dict[str, DrawChart]:
-    """Return a chart of gain against stretch for each variation and queue order, unless the oracle gains nothing."""
-    frame = pl.DataFrame(rows, infer_schema_length=None).filter(pl.col("share").is_finite(), pl.col(ARM) != REQUESTED)
-    frame = frame.with_columns(panel=pl.format("mix {}, GPUs {}", "mix", "sharing"))
-    return {
-        f"reclaim_{variation}": partial(
-            chart,
-            members,
-            x=("stretch_p99:Q", "p99 of stretch of started jobs", ""),
-            y=("share:Q", "share of the oracle's gain in finished jobs", "%"),
-            series=ARM,
-            names={arm: arm.replace("_", " ") for arm in ARMS},
-            panel="panel",
-            title="Gain against stretch by arm",
-            of=[about, f"variation {variation}"],
-            mark="point",
-            columns=2,
-        )
-        for (variation,), members in frame.group_by("variation", maintain_order=True)
-    }
-
-
-_WHAT: Final = {name: arm.what for name, arm in ARMS.items()}
-RECLAIMING: Final = Study(name="reclaim", config=Config, run=run_study, arms=_WHAT, takes=("lake", "threads", "engine"))
+RECLAIMING: Final = Study(
+    name="reclaim",
+    config=Config,
+    run=run_study,
+    arms={name: arm.what for name, arm in ARMS.items()},
+    takes=("lake", "threads", "engine"),
+)

@@ -1,1 +1,0 @@
-"""Study of reclaiming while jobs run: reservations that follow measured use, against sizes fixed at submission."""
