@@ -36,7 +36,6 @@ GOAL_GAP: Final = 0.4
 CLAIM: Final = 0.286
 """The source's gain in utility, over a baseline of its own."""
 BOUNDED: Final = "1 the clairvoyant bound (Lagrangian dual); feasible: the best schedule found, or a policy's if better"
-PARTS: Final = ("gpu_use_frac", "cost_usd", "carbon_kg", "missed_frac", "moved_frac", "moves_usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,32 +125,29 @@ def findings(runs: pl.DataFrame, trace: str, notes: Sequence[str]) -> Findings:
     """Return tables and claims of the runs."""
     regimes = runs["regime"].unique(maintain_order=True).to_list()
     names = [name for name in runs["policy"].unique(maintain_order=True) if name != FEASIBLE]
-    utility, parts, claims = [], [], []
+    utility, claims = [], []
     for regime in regimes:
-        weekly = {name: _weekly(runs, regime, name, "utility") for name in [*names, FEASIBLE]}
+        weekly = {name: _weekly(runs, regime, name) for name in [*names, FEASIBLE]}
         weekly = {name: found for name, found in weekly.items() if len(found)}
         weekly[FEASIBLE] = np.max(np.stack(list(weekly.values())), axis=0)
         gap = float((weekly[FEASIBLE] - weekly[GREEDY]).mean())
         for name, found in weekly.items():
             utility.append(_against(regime, name, weekly, found, gap))
-            figures = {part: _weekly(runs, regime, name, part) for part in PARTS}
-            if not any(np.isnan(each).all() for each in figures.values()):
-                parts.append({"regime": regime, "policy": name, **{k: float(v.mean()) for k, v in figures.items()}})
         claims += _claims(runs, regime, weekly, gap)
     return Findings(
         study="sites",
         trace=trace,
         claims=claims,
-        tables={"utility": utility, "parts, a week": parts},
+        tables={"utility": utility},
         frames={"runs": runs},
         notes=notes,
     )
 
 
-def _weekly(runs: pl.DataFrame, regime: str, name: str, figure: str) -> FloatArray:
-    """Return a figure of a policy in each week, the mean over training seeds."""
+def _weekly(runs: pl.DataFrame, regime: str, name: str) -> FloatArray:
+    """Return the utility of a policy in each week, the mean over training seeds."""
     rows = runs.filter(pl.col("regime") == regime, pl.col("policy") == name, pl.col("week").is_not_null())
-    found = rows.group_by("week").agg(pl.col(figure).mean()).sort("week")[figure]
+    found = rows.group_by("week").agg(pl.col("utility").mean()).sort("week")["utility"]
     return found.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 

@@ -262,8 +262,8 @@ def job_to_kill(state: State) -> int:
     for at in range(len(state.machines)):
         machine = state.machines[at]
         if machine.memory > machine.capacity[1] * SLACK:
-            return _furthest_over(state, at, NOWHERE)
+            return int(_furthest_over(state, at, NOWHERE))
         for number in range(state.devices.shape[1]):
             if state.devices[at, number].memory > state.devices[at, number].capacity * SLACK:
-                return _furthest_over(state, at, number)
+                return int(_furthest_over(state, at, number))
     return int(NOWHERE)

@@ -1,7 +1,7 @@
 """Carbon study: mean completion time of elastic jobs at equal energy, and carbon at equal completion time on grids."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -92,29 +92,29 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """The runs of one setting: the jobs of a seed, the cluster, prices, and budgets (as in `SHARES`)."""
+    """The runs of one load: what jobs are drawn from, their number and rate, the cluster, and prices."""
 
-    jobs: Callable[[int], ArrivingJobs]
+    measured: Measured
+    jobs: int
+    jobs_per_h: float
     cluster: Cluster
-    full_w: float
     prices: tuple[float, ...]
 
     def __call__(self, arm: Arm | None, seed: int) -> list[Row]:
         """Return a row for each budget or price of an arm, or for each point of the lower bound."""
-        jobs = self.jobs(seed)
+        rng = np.random.default_rng([seed, round(1000 * self.jobs_per_h)])
+        jobs = drawn(self.measured, rng, jobs=self.jobs, jobs_per_h=self.jobs_per_h)
         held_s = float(jobs.requested @ (jobs.steps / jobs.steps_per_s[np.arange(len(jobs)), jobs.requested]))
-        load = held_s / (self.cluster.gpus * max(float(jobs.submit_s[-1] - jobs.submit_s[0]), 1.0))
         if arm is None:
             points = zip(BOUND_PRICES.tolist(), *least_mean(jobs, round_s=self.cluster.period_s), strict=True)
             return [
-                {"load": load, "share": math.inf, "price_s_per_kwh": price, "kwh": float(kwh), "mean_jct_s": float(s)}
+                {"share": math.inf, "price_s_per_kwh": price, "kwh": float(kwh), "mean_jct_s": float(s)}
                 for price, kwh, s in points
             ]
         full_s = held_s if self.cluster.rule == "to-completion" else self.cluster.gpus * self.cluster.period_s
-        full_kwh = full_s * self.full_w / JOULES_PER_KWH
+        full_kwh = full_s * self.measured.full_w / JOULES_PER_KWH
         return [
             {
-                "load": load,
                 "share": share,
                 "price_s_per_kwh": price,
                 **self._figures(arm, jobs, share * full_kwh, price),
@@ -133,12 +133,6 @@ class Runs:
         }
 
 
-def drawn_of(seed: int, *, measured: Measured, jobs: int, jobs_per_h: float) -> ArrivingJobs:
-    """Draw the jobs of a seed."""
-    rng = np.random.default_rng([seed, round(1000 * jobs_per_h)])
-    return drawn(measured, rng, jobs=jobs, jobs_per_h=jobs_per_h)
-
-
 def run_study(config: Config, context: Context) -> Findings:
     """Simulate every arm with the same jobs at every load, and on real grids."""
     energy = config.energy or context.energy
@@ -151,8 +145,13 @@ def run_study(config: Config, context: Context) -> Findings:
     settings = {}
     for load in LOADS:
         per_h = load * USUAL_PER_H * config.nodes / USUAL_NODES
-        draw = partial(drawn_of, measured=measured, jobs=config.jobs or DRAWN_JOBS, jobs_per_h=per_h)
-        settings[f"{load:g}x"] = Runs(jobs=draw, cluster=cluster, full_w=measured.full_w, prices=config.prices)
+        settings[f"{load:g}x"] = Runs(
+            measured=measured,
+            jobs=config.jobs or DRAWN_JOBS,
+            jobs_per_h=per_h,
+            cluster=cluster,
+            prices=config.prices,
+        )
     runs = _compared(settings, seeds, context)
     months = Months(
         measured=measured,
@@ -184,12 +183,9 @@ def findings(runs: pl.DataFrame, config: Config, notes: Sequence[str] = ()) -> F
     """Return tables and notes of the runs."""
     ratios = ratio_rows(runs)
     summary = summary_rows(ratios)
-    loads = runs.group_by("setting", maintain_order=True).agg(pl.col("load").mean())
     about = (
         f"{config.seeds} seeds from {config.seed}, 95 % intervals; {config.nodes * NODE_GPUS} GPUs; assumptions and "
         "other results: docs/studies/carbon.md",
-        "load, GPU time at the requested counts over the GPUs' time until the last arrival, mean over seeds: "
-        + ", ".join(f"{name} {load:.2f}" for name, load in loads.rows()),
     )
     return Findings(
         study="carbon",

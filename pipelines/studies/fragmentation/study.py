@@ -180,7 +180,12 @@ def run(config: Config, context: Context) -> Findings:
         context.talk(f"{name}: {len(arms)} arms, {config.seeds} seeds")
     curves = pl.concat(frames).rename({ARM: "policy"})
     unallocated = unallocated_rows(curves, published)
-    notes = _notes(config, [] if config.workloads else [name for name in known if name not in names])
+    notes = [
+        "unallocated: percent of GPUs where as many were asked for as there are; mean and sd over seeds; other random "
+        "streams than the published ones, so compare means",
+    ]
+    if absent := [name for name in known if name not in names and not config.workloads]:
+        notes.append(f"the lake lacks {', '.join(absent)}: left out")
     if folder is None:
         notes.append(
             "no published results: their columns are empty, and what is held to them is not judged; TAUT_TRACES names "
@@ -232,19 +237,6 @@ def pod_list(lake: Lake, trace: str, name: str) -> PodList:
         gpu_types=gangs.gpu_types,
         target=target_of(demands, POPULARITY),
     )
-
-
-def _notes(config: Config, absent: Sequence[str]) -> list[str]:
-    notes = [
-        "unallocated: percent of GPUs where as many were asked for as there are; mean and sd over seeds",
-        "inflation as published: pods shuffled, then drawn anew until they ask for 130 % of the GPUs; one by one, none "
-        "departs, what does not fit is dropped; other random streams than the published ones, so compare means",
-        "nodes are in an order drawn for each seed, as published",
-        f"seeds {config.seed} to {config.seed + config.seeds - 1}; all placements have the same pods in the same order",
-        f"fgd aims at the most frequent specs that make {100 * POPULARITY:g} % of the pods; of equal nodes the first "
-        "is taken",
-    ]
-    return [*notes, f"the lake lacks {', '.join(absent)}: left out"] if absent else notes
 
 
 FRAGMENTATION: Final = Study(

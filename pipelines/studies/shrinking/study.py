@@ -7,7 +7,7 @@ import polars as pl
 
 from pipelines.simulation.advice import ORACLE, SHRUNK, UNGUARDED, model_decided_share, oracle_of
 from pipelines.simulation.job_pool import Pool, job_pool
-from pipelines.simulation.rows import trace_of
+from pipelines.simulation.rows import assumed_note, trace_of
 from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.studies.shrinking.arms import ARMS, advice_of, crossfit, sizing
 from pipelines.studies.shrinking.runs import (
@@ -86,10 +86,7 @@ def findings_of(config: Config, pool: Pool, predictor: Predictor, settings: Simu
         study="shrinking",
         trace=trace_of(pool.jobs),
         claims=claim_rows(runs),
-        tables={
-            "goal": goal_rows(runs, SHRUNK),
-            "harm": level_rows(runs, HARM),
-        },
+        tables={"goal": goal_rows(runs, SHRUNK), "harm": level_rows(runs, HARM)},
         frames={"runs": runs},
         notes=(
             *settings.notes(),
@@ -107,15 +104,12 @@ def _notes(config: Config, plan: Plan) -> list[str]:
     notes = [
         f"{len(pool.jobs)} measured jobs of {trace_of(pool.jobs)} ({counts}), drawn again and again by type; "
         f"{left_out}",
-        f"Poisson arrivals at {config.load:g} jobs/h, gangs, seeds "
-        f"{config.seed} to {config.seed + config.seeds - 1}; mix {PAPER}, cv:nlp:gnn:ctr; FIFO",
-        "intervals are 95 %, Student's over seeds; ratios are of means, arms paired by seed",
+        f"{config.load:g} jobs/h, mix {PAPER}, FIFO; {config.seeds} seeds from {config.seed}, 95 % intervals",
         f"Algorithm 1 with theta {policy.theta:g}: correlation, as no recorded job ran twice with less; alpha goes "
         f"from {policy.first_alpha:g} above floors, from {PAPER_ALPHA0:g} without",
-        "every arm orders by the same predicted run times; the oracle has true use, not true run times",
     ]
-    if unknown := pool.known.count(False):
-        notes.append(f"{unknown} jobs ran on devices of unknown memory, taken as {pool.assumed_device_mem_gib:g} GiB")
+    if not all(pool.known):
+        notes.append(assumed_note(pool))
     if WITH in plan.populations:
         notes.append(f"GNN rests on {kinds.count('gnn')} jobs; gnn=without leaves its share out at the same load")
     return notes

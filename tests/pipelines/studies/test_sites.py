@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from pipelines.models.sites.judging import FEASIBLE
-from pipelines.studies.sites import PARTS, findings
+from pipelines.studies.sites import findings
 from pipelines.studies.study import Findings
 
 UTILITY = {"greedy": (0.5, 0.7), "least_loaded": (0.4, 0.4), "rolling": (0.6, 0.7), "scorer": (0.7, 0.9)}
@@ -15,7 +15,7 @@ BEST = {FEASIBLE: (0.9, 1.0)}
 
 def found(utility: dict[str, tuple[float, float]]) -> Findings:
     rows = [
-        {"regime": "B-loose", "policy": name, "week": week, "utility": value, **dict.fromkeys(PARTS, 1.0)}
+        {"regime": "B-loose", "policy": name, "week": week, "utility": value}
         for name, weeks in utility.items()
         for week, value in enumerate(weeks)
     ]

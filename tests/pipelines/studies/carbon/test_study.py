@@ -1,7 +1,6 @@
 """`taut study carbon` on made-up measurements: every arm and budget, tables, and the same rows again."""
 
 import math
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +15,6 @@ from pipelines.studies.carbon.study import (
     Config,
     Runs,
     claim_rows,
-    drawn_of,
     findings,
     ratio_rows,
     summary_rows,
@@ -28,8 +26,7 @@ from scheduler_core.planning.elastic import BudgetRule
 def frame_of(made_up: Path, seeds: int = 2, rule: BudgetRule = "period") -> pl.DataFrame:
     cluster = Cluster(gpus=16, period_s=3600.0, rule=rule)
     measured = Measured.of(made_up)
-    draw = partial(drawn_of, measured=measured, jobs=12, jobs_per_h=20.0)
-    small = Runs(jobs=draw, cluster=cluster, full_w=measured.full_w, prices=PRICES_S_PER_KWH)
+    small = Runs(measured=measured, jobs=12, jobs_per_h=20.0, cluster=cluster, prices=PRICES_S_PER_KWH)
     return compare(ARMS, range(seeds), small).select(pl.lit("small").alias("setting"), pl.all())
 
 
