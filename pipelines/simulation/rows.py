@@ -20,7 +20,7 @@ from pipelines.simulation.workloads import Gangs, predicted_times
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import RESOURCES, FloatArray
 
-__all__ = ["Row", "averaged", "conclusion", "shown", "trace_of"]
+__all__ = ["Row", "assumed_note", "averaged", "conclusion", "shown", "trace_of"]
 
 Row = dict[str, object]
 
