@@ -9,8 +9,8 @@ To add a placement, rank machines in `_rank` (by devices: score them in `scores`
 
 import math
 
-from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.rooms import copied_on, hosted, open_to, share_free, tightest
+from scheduler_core.kernels.kernel import inlined, kernel, overwrite
+from scheduler_core.kernels.rooms import hosted, open_to, share_free, tightest
 from scheduler_core.kernels.sharing import place_by_device
 from scheduler_core.kernels.state import NONE, Cluster, Queue, Room, Scratch, State
 
@@ -27,9 +27,17 @@ MOST_FREENESS = 2.0**40
 """Above any `Room.freeness` and any number of instances, and small enough for exact sums with these."""
 
 
+@inlined
+def _able(cluster: Cluster, room: Room, queue: Queue, at: int, machine: int) -> int:
+    """Return how many instances of a gang a machine can host, at most all."""
+    gang = queue.buckets[at]
+    count = hosted(room, machine, queue, at, gang.instances)
+    return count if count > 0 and open_to(cluster, machine, gang.gpu_type) else 0
+
+
 @kernel
-def _rank(placement: int, room: Room, scratch: Scratch, machine: int, instances: int) -> float:
-    """Return the place of a machine in the filling order of a gang: the smallest is filled first.
+def _rank(placement: int, cluster: Cluster, room: Room, queue: Queue, at: int, scratch: Scratch) -> None:
+    """Write to `after.freeness` the rank of each machine in the filling order of a gang: the smallest is filled first.
 
     `first_fit` fills machines as listed, `best_fit` those with least free capacity (`Room.freeness`), to keep large
     blocks for large jobs. `consolidate` uses the fullest machine that hosts the whole gang, else first the machines
@@ -41,57 +49,55 @@ def _rank(placement: int, room: Room, scratch: Scratch, machine: int, instances:
     Multi-Tenant GPU Clusters for DNN Training Workloads, USENIX ATC 2019 (locality of gangs); Xiao et al.: Gandiva,
     OSDI 2018 (packing). `LeastAllocated` scoring in Kubernetes and `CR_LLN` in Slurm spread the same way.
     """
-    if placement == FIRST_FIT:
-        return float(machine)
-    if placement == SPREAD:
-        return -float(scratch.after.freeness[machine])
-    if placement == CONSOLIDATE and scratch.able[machine] < instances:
-        return MOST_FREENESS - float(scratch.able[machine])
-    return float(room.freeness[machine])
-
-
-@kernel
-def _able(cluster: Cluster, room: Room, queue: Queue, at: int, machine: int) -> int:
-    """Return how many instances of a gang a machine can host, at most all."""
-    gang = queue.buckets[at]
-    return hosted(room, machine, queue, at, gang.instances) if open_to(cluster, machine, gang.gpu_type) else 0
+    rank, able, instances = scratch.after.freeness, scratch.able, queue.buckets[at].instances
+    for machine in range(len(rank)):
+        able[machine] = NONE  # counted when it is needed, except to consolidate
+    if placement == BEST_FIT:
+        overwrite(rank, room.freeness)
+    elif placement == FIRST_FIT:
+        for machine in range(len(rank)):
+            rank[machine] = machine
+    elif placement == SPREAD:
+        overwrite(scratch.after.free, room.free)
+        for machine in range(len(rank)):
+            rank[machine] = -room.freeness[machine]
+            scratch.slot[machine] = NONE
+    else:
+        for machine in range(len(rank)):
+            able[machine] = _able(cluster, room, queue, at, machine)
+            whole = able[machine] == instances
+            rank[machine] = room.freeness[machine] if whole else MOST_FREENESS - able[machine]
 
 
 @kernel
 def _fill(placement: int, cluster: Cluster, room: Room, queue: Queue, at: int, scratch: Scratch) -> int:
     """Choose machines by `_rank` until they host the gang; return how many."""
-    gang, after, able = queue.buckets[at], scratch.after, scratch.able
-    for machine in range(len(room.free)):
-        scratch.slot[machine] = NONE
-        able[machine] = NONE  # counted when it is needed, except to consolidate
-        if placement == CONSOLIDATE:
-            able[machine] = _able(cluster, room, queue, at, machine)
-        if placement == SPREAD:
-            copied_on(room, after, machine)
-    left, used = gang.instances, 0
+    after, able, left, used = scratch.after, scratch.able, queue.buckets[at].instances, 0
+    rank, machines = after.freeness, len(room.free)
+    _rank(placement, cluster, room, queue, at, scratch)
     while left > 0:
         best, least = NONE, math.inf
-        for machine in range(len(room.free)):
-            rank = _rank(placement, room, scratch, machine, gang.instances)
-            if rank >= least or able[machine] == 0:
-                continue
-            if able[machine] == NONE:
-                able[machine] = _able(cluster, room, queue, at, machine)
-            if able[machine] > 0:
-                best, least = machine, rank
-        count = 1 if placement == SPREAD else min(left, able[best])
-        if scratch.slot[best] == NONE:
+        for machine in range(machines):
+            if rank[machine] < least:
+                if able[machine] == NONE:
+                    able[machine] = _able(cluster, room, queue, at, machine)
+                if able[machine] > 0:
+                    best, least = machine, rank[machine]
+        place, count = NONE, min(left, able[best])
+        if placement == SPREAD:
+            place, count = scratch.slot[best], 1
+            for resource in range(3):
+                after.free[best, resource] -= queue.units[at, resource]
+            rank[best] = -share_free(after.free, best, cluster.largest)
+        if place == NONE:
+            place = used
             scratch.slot[best] = used
             scratch.chosen[used] = best
             scratch.counts[used] = 0
             used += 1
-        scratch.counts[scratch.slot[best]] += count
+        scratch.counts[place] += count
         left -= count
         able[best] = able[best] - 1 if placement == SPREAD else 0
-        if placement == SPREAD:
-            for resource in range(3):
-                after.free[best, resource] -= queue.units[at, resource]
-            after.freeness[best] = share_free(after.free, best, cluster.largest)
     return used
 
 

@@ -8,10 +8,10 @@ again only then.
 
 import math
 
-from scheduler_core.kernels.heaps import heaped, popped, sooner, swapped
+from scheduler_core.kernels.heaps import heaped, popped
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.records import LAS, NONE, Records
-from scheduler_core.kernels.rooms import copied, fits_free, hosted, hosted_in_all, hosted_pooled, note_change, open_to
+from scheduler_core.kernels.rooms import copied, fits_free, hosted_in_all, hosted_pooled, note_change, open_to
 from scheduler_core.kernels.starts import PREEMPTED, RUNNING, key_from, lent, start, stop, wait
 from scheduler_core.kernels.state import Rules, State
 from scheduler_core.kernels.waiting import next_offer, offer_again, offer_all, take
@@ -60,17 +60,8 @@ def _worse_at_s(state: State, run: Records, key: float, rank: float) -> float:
 
 @kernel
 def _give_up(state: State, at: int, missing: int) -> None:
-    """Remember that the first job of bucket `at` is stuck, with `missing` of its instances not fitting.
-
-    `bare` holds the free capacity if all runs with a worse key were stopped.
-    """
+    """Remember that the first job of bucket `at` is stuck, with `missing` of its instances not fitting."""
     queue, log, tally, bucket = state.queue, state.log, state.queue.tally[0], state.queue.buckets[at]
-    row = at % len(state.scratch.hosted_for)
-    state.scratch.hosted_for[row] = at
-    for machine in range(len(state.scratch.hosted[row])):
-        could = open_to(state.cluster, machine, bucket.gpu_type)
-        count = hosted(state.scratch.bare, machine, queue, at, bucket.instances) if could else 0
-        state.scratch.hosted[row, machine] = count
     bucket.stuck_at = tally.changes
     bucket.stuck_missing = missing
     bucket.stuck_rank = queue.jobs[bucket.top].rank
@@ -114,17 +105,11 @@ def _is_stuck(state: State, at: int) -> bool:
         return False
     if queue.jobs[bucket.top].rank < bucket.stuck_rank or tally.now_s > bucket.stuck_until_s:
         return False
-    row = at % len(state.scratch.hosted_for)
-    known = state.scratch.hosted_for[row] == at
     for change in range(bucket.stuck_at, tally.changes):
         machine = cluster.changed[change % len(cluster.changed)]
         if open_to(cluster, machine, bucket.gpu_type):
-            count = _reachable_on(state, machine, at)
-            missing -= count
-            if known:
-                missing += state.scratch.hosted[row, machine]
-                state.scratch.hosted[row, machine] = count
-    bucket.stuck_at = tally.changes if known or missing > 0 else NONE
+            missing -= _reachable_on(state, machine, at)
+    bucket.stuck_at = tally.changes if missing > 0 else NONE
     bucket.stuck_missing = missing
     return bool(missing > 0)
 
@@ -133,7 +118,7 @@ def _is_stuck(state: State, at: int) -> bool:
 def _stoppable(state: State, rank: float) -> int:
     """Write to `picks` the preemptible runs with a worse sort key than `rank`, and return their number.
 
-    The worst key is at the top; `_worst` builds the heap if more are asked for.
+    They are a heap with the worst key at the top.
     """
     log, picks, count = state.log, state.scratch.picks, 0
     for slot in range(state.queue.tally[0].running):
@@ -145,11 +130,9 @@ def _stoppable(state: State, rank: float) -> int:
             picks[count].value = -key
             picks[count].tie = -log.runs[run.run].job
             picks[count].what = run.run
-            if sooner(picks, count, 0):
-                swapped(picks, count, 0)
             count += 1
+    heaped(picks, count)
     state.queue.tally[0].heaped = count
-    state.queue.tally[0].in_order = False
     return count
 
 
@@ -176,9 +159,6 @@ def _worst(state: State, victims: int, place: int) -> int:
     """
     tally = state.queue.tally[0]
     if victims - place <= tally.heaped:
-        if place > 0 and not tally.in_order:
-            heaped(state.scratch.picks, tally.heaped)
-            tally.in_order = True
         tally.heaped = popped(state.scratch.picks, tally.heaped)
     return victims - 1 - place
 

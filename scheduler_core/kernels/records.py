@@ -144,7 +144,6 @@ TALLY: Final = np.dtype(
         ("reserved_runs", "i8"),
         ("shadow_s", "f8"),
         ("heaped", "i8"),  # number of `Scratch.picks` still in the heap
-        ("in_order", "?"),  # whether the heap is built; before, only its top is in place
     ],
     align=True,
 )

@@ -119,7 +119,7 @@ class Breaks(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory of a round; only `hosted` is kept for later rounds."""
+    """Working memory of a round."""
 
     offers: Records  # heap of buckets by the keys of their first jobs
     aside: IntArray  # jobs that stay queued and are not offered again
@@ -132,8 +132,6 @@ class Scratch(NamedTuple):
     spare: Room
     after: Room
     reach: IntArray  # (1, 3) hypothetical free capacity of one machine
-    hosted: IntArray  # (STUCK_ROWS, machines) instances that each machine hosts at most, for stuck buckets
-    hosted_for: IntArray  # (STUCK_ROWS,) bucket of each row of `hosted`, NONE if there is none
     picks: Records  # heap of running jobs by queue key
     shed: BoolArray
 
@@ -193,10 +191,6 @@ class State(NamedTuple):
 
 KEPT_CHANGES: Final = 256
 """Number of changes that are remembered; a gang that was last tried before them is tried on all machines."""
-
-STUCK_ROWS: Final = 64
-"""Number of rows of `Scratch.hosted`; bucket b uses row b modulo this number."""
-
 
 STALE: Final = -2
 """Cached score of a machine that changed since the score was computed."""
@@ -279,8 +273,6 @@ def scratch_of(jobs: int, buckets: int, room: Room) -> Scratch:
         spare=room_like(room),
         after=room_like(room),
         reach=np.empty((1, 3), dtype=np.int64),
-        hosted=np.zeros((STUCK_ROWS, machines), dtype=np.int64),
-        hosted_for=np.full(STUCK_ROWS, NONE, dtype=np.int64),
         picks=np.zeros(jobs, dtype=ENTRY),
         shed=np.empty(jobs, dtype=np.bool_),
     )
