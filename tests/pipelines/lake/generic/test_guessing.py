@@ -96,8 +96,8 @@ def test_sizes_without_a_letter_are_certain_only_where_slurm_wrote_them(
 def test_sizes_in_mb_are_in_one_unit_in_one_table(tmp_path: Path) -> None:
     text = "job_id,submit,memory_requested_mb,max_rss_mb\na,2024-01-31T10:00:00,65536,5468\n"
     guess = guessed(tmp_path, text)
-    with opened_source(tmp_path / "mapping.toml", str(tmp_path / "jobs.csv")) as opened:
-        ingest(opened.source, opened.folder, tmp_path / "lake")
+    opened = opened_source(tmp_path / "mapping.toml", str(tmp_path / "jobs.csv"))
+    ingest(opened.source, opened.folder, tmp_path / "lake")
 
     assert keys(guess)["mem_max_gib"] == ("max_rss_mb", {"unit": "MiB"}, False)
     assert Lake(tmp_path / "lake").table("jobs", "generic").collect()["req_mem_gib"].to_list() == [64.0]
@@ -125,8 +125,8 @@ def test_percentages_that_never_exceed_100_may_be_of_the_request(
     lines = [f"j{i},2024-01-31T10:00:00,{cores[i]},{percent[i]}" for i in (0, 1)]
 
     guess = guessed(tmp_path, "\n".join(["job_id,submit,cpus,cpu_util_pct", *lines, ""]))
-    with opened_source(tmp_path / "mapping.toml", str(tmp_path / "jobs.csv")) as opened:
-        ingest(opened.source, opened.folder, tmp_path / "lake")
+    opened = opened_source(tmp_path / "mapping.toml", str(tmp_path / "jobs.csv"))
+    ingest(opened.source, opened.folder, tmp_path / "lake")
 
     assert keys(guess)["used_cpu_cores"] == ("cpu_util_pct", read, sure)
     usage = Lake(tmp_path / "lake").table("usage", "generic").sort("job_id").collect()
@@ -180,8 +180,8 @@ def test_a_start_that_no_column_holds_is_derived(tmp_path: Path, more: str, star
     guess = guessed(tmp_path, f"job_id,submit,run_s,{more}\na,1709283389,10,{value}\n")
 
     assert keys(guess)["start_ts"] == start
-    with opened_source(tmp_path / "mapping.toml", str(tmp_path / "jobs.csv")) as opened:
-        ingest(opened.source, opened.folder, tmp_path / "lake")
+    opened = opened_source(tmp_path / "mapping.toml", str(tmp_path / "jobs.csv"))
+    ingest(opened.source, opened.folder, tmp_path / "lake")
     assert Lake(tmp_path / "lake").table("jobs", "generic").collect()["end_ts"].null_count() == 0
 
 
@@ -198,8 +198,8 @@ def test_a_parquet_file_is_guessed_and_read_like_the_same_csv_file(tmp_path: Pat
     lakes = []
     for name in ("jobs.parquet", "jobs.csv"):
         (tmp_path / "m.toml").write_text(guess_mapping(tmp_path / name).toml(), encoding="utf-8")
-        with opened_source(tmp_path / "m.toml", str(tmp_path / name)) as opened:
-            ingest(opened.source, opened.folder, tmp_path / f"lake-{name}")
+        opened = opened_source(tmp_path / "m.toml", str(tmp_path / name))
+        ingest(opened.source, opened.folder, tmp_path / f"lake-{name}")
         lake = Lake(tmp_path / f"lake-{name}")
         lakes.append([lake.table(each, "generic").sort("job_id").collect() for each in ("jobs", "usage")])
 
@@ -243,12 +243,9 @@ def test_texts_of_the_file_cannot_add_lines_to_the_mapping(tmp_path: Path) -> No
         ("1,2,3\n4,5,6\n", "found no header"),
         ("job_id,colour\na,red\n", "found no column for submit_ts among job_id, colour"),
         ("job_id,submit\na,\0\n", "bytes that are no text"),
-        ('{"job_id": "a", "submit": 1}\r\n', 'found JSON lines.* write a mapping with format = "jsonl" by hand'),
-        (
-            '[{"job_id": "a", "submit": 1}]',
-            r"found a JSON document.* one object per line, of an array with jq -c '\.\[\]'",
-        ),
-        ('\n{\n "jobs": [{"job_id": "a", "submit": 1}]}\n', "found a JSON document"),
+        ('{"job_id": "a", "submit": 1}\r\n', r"found JSON; expected CSV or Parquet.*read_ndjson\('jobs.csv'\)"),
+        ('[{"job_id": "a", "submit": 1}]', "found JSON.* read_json for an array"),
+        ('\n{\n "jobs": [{"job_id": "a", "submit": 1}]}\n', "found JSON"),
     ],
 )
 def test_files_that_are_no_table_of_jobs_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -276,8 +273,8 @@ def test_the_command_writes_a_new_file_only(tmp_path: Path) -> None:
 def test_a_real_trace_is_read_as_its_own_reader_reads_it(tmp_path: Path, traces: Path) -> None:
     log = traces / "helios" / "Venus" / "cluster_log.csv"
     (tmp_path / "m.toml").write_text(guess_mapping(log).toml().replace('"UTC"', '"Asia/Shanghai"'), encoding="utf-8")
-    with opened_source(tmp_path / "m.toml", str(log)) as opened:
-        ingest(opened.source, opened.folder, tmp_path / "lake", as_name="guessed")
+    opened = opened_source(tmp_path / "m.toml", str(log))
+    ingest(opened.source, opened.folder, tmp_path / "lake", as_name="guessed")
     ingest("helios", traces / "helios", tmp_path / "lake")
     names = ["job_id", "submit_ts", "start_ts", "end_ts", "run_s", "req_gpus"]
 
