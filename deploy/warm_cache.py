@@ -74,7 +74,7 @@ def main() -> None:
         (folder / NAME).mkdir()
         digest = write_one_tree(folder / NAME / "1")
         write_pointer(folder, Pointer(name=NAME, version="1", alias="champion", run_id=None, digest=digest))
-        models = ModelSet(folder, past=lambda _trace: (), clock=time.time, challengers=False)
+        models = ModelSet(folder, past=lambda _trace: (), clock=time.time)
         [result] = models.refresh()
         if result.result != "loaded":
             raise SystemExit(f"the bundle of one tree did not load: {result.detail}")

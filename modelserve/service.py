@@ -6,7 +6,6 @@ This module uses no HTTP and starts no thread or process.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from modelserve.bundle.routing_policy import RoutingPolicy, read_routing_policy
@@ -20,7 +19,6 @@ from modelserve.calls.predictions import predicted
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.reservations import reserved
 from modelserve.calls.schedule import scheduled
-from modelserve.calls.shadow import Shadow
 from modelserve.contract.calls import PREDICT, CallShape
 from modelserve.contract.feedback import (
     DriftAnswer,
@@ -31,7 +29,6 @@ from modelserve.contract.feedback import (
     ModeAnswer,
     ModeChange,
 )
-from modelserve.contract.fields import Alias
 from modelserve.contract.jobs import RecentAnswer
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
 from modelserve.contract.requests import ModeBody, PredictBody
@@ -44,7 +41,6 @@ from modelserve.loading.served import ServedModel
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.answer_log import AnswerLog
-from modelserve.store.answers import write_comparisons
 
 __all__ = ["DECISIONS", "Service", "open_service"]
 
@@ -80,7 +76,6 @@ class Service:
     log: AnswerLog
     feed: Feed
     routing: RoutingPolicy | None = None
-    shadow: Shadow | None = None
     clock: Callable[[], float] = time.time
 
     def decide(
@@ -140,18 +135,16 @@ class Service:
         return list_models(self.models.current, caller)
 
     def show_model(self, caller: Caller, name: str) -> ModelAnswer:
-        """Return one model, and the comparison with its challenger if there is one."""
-        shadow = self.shadow
-        compared = None if shadow is None else (self.store, self.settings.drift_window, shadow.dropped)
-        return show_model(self.models.current, caller, name, compared)
+        """Return one model."""
+        return show_model(self.models.current, caller, name)
 
-    def importances_of(self, caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
+    def importances_of(self, caller: Caller, name: str) -> ImportancesAnswer:
         """Return a model's features, the most important first."""
-        return importances_of(self.models.current, caller, name, alias)
+        return importances_of(self.models.current, caller, name)
 
-    def card_of(self, caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:
+    def card_of(self, caller: Caller, name: str) -> CardAnswer:
         """Return a model's card."""
-        return card_of(self.models.current, caller, name, alias)
+        return card_of(self.models.current, caller, name)
 
     def take_feedback(self, body: FeedbackBody, caller: Caller) -> FeedbackAnswer:
         """Store the reports of finished jobs, and learn from them."""
@@ -184,21 +177,14 @@ class Service:
         return erase_user(self.store, self.log, self.feed, caller, trace, user, cluster, at=self.clock())
 
     def close(self) -> None:
-        """Stop the shadow comparisons with challengers, then close the store."""
-        if self.shadow is not None:
-            self.shadow.stop()
+        """Close the store."""
         self.store.close()
 
     def _keep(self, kind: str, context: RequestContext, caller: Caller, body: Any, answered: Answered) -> None:
-        """Log an answer unless logging is off, and queue its jobs for challenger models if there are any.
-
-        `body` is the body of the call, as JSON if it was received so.
-        """
+        """Log an answer unless logging is off; `body` is the body of the call, as JSON if it was received so."""
         if self.settings.answers_kept:
             text = body if isinstance(body, bytes) else body.model_dump_json(exclude_defaults=True).encode()
             self.log.put(record_of(kind, context, caller, text, answered))
-        if self.shadow is not None and context.snapshot.challengers:
-            self.shadow.offer(context)
 
 
 def open_service(
@@ -221,7 +207,6 @@ def open_service(
         settings.bundles,
         past=lambda trace: feeds[0].past(trace),  # called later: the feed needs the models, so it is created below
         clock=clock,
-        challengers=settings.challengers,
         forgotten=lambda trace: feeds[0].tombstones(trace),
     )
     log = AnswerLog(store, settings.answers_kept, settings.answers_kept_bytes)
@@ -236,6 +221,5 @@ def open_service(
         log=log,
         feed=feed,
         routing=None if settings.sites_policy is None else read_routing_policy(settings.sites_policy),
-        shadow=Shadow(partial(write_comparisons, store, kept=settings.answers_kept)) if settings.challengers else None,
         clock=clock,
     )

@@ -107,14 +107,13 @@ class ServeSettings(BaseSettings):
     )
     stop_limit_s: Seconds = Field(default=20.0, description="longest wait for running calls at the end")
 
-    reload_every_s: Seconds = Field(default=1.0, description="how often a worker reads the aliases in the folder")
-    mirror_every_s: Seconds = Field(default=5.0, description="how often the registry's aliases are read")
+    reload_every_s: Seconds = Field(default=1.0, description="how often a worker looks for new models in the folder")
+    mirror_every_s: Seconds = Field(default=5.0, description="how often the registry's champions are read")
     feedback_every_s: Seconds = Field(default=0.5, description="how often a worker reads others' feedback")
     answers_kept: int = Field(default=200_000, ge=0, description="answers kept in the log; 0 logs none")
     answers_kept_bytes: int = Field(
         default=2 * 2**30, ge=2**20, description="largest total size of the answers kept; the oldest are deleted first"
     )
-    challengers: bool = Field(default=True, description="score jobs with models of alias challenger too")
 
     mode: Literal["observe", "enforce"] = Field(default="observe", description="mode if none is set")
     types: dict[str, TypePolicy] = Field(default_factory=dict, description="policy by task type, as JSON")

@@ -105,12 +105,12 @@ async def _repeat(work: Callable[[], object], every_s: float) -> None:
 
 
 def follow_pointers(desk: Desk, *, ready: bool) -> None:
-    """Load the models whose alias points to another version now, and count the results."""
+    """Load the models whose pointer names another version now, and count the results."""
     for reload in desk.service.models.refresh():
         desk.metrics.reloads.labels(reload.result).inc()
         outcome = f"{reload.result}: {reload.detail}" if reload.detail else reload.result
         level = logging.WARNING if reload.result == "failed" else logging.INFO
-        logger.log(level, "model %s@%s (%s): %s", reload.name, reload.version, reload.alias, outcome)
+        logger.log(level, "model %s@%s: %s", reload.name, reload.version, outcome)
     set_gauges(desk, ready=ready)
 
 
@@ -127,9 +127,8 @@ def set_gauges(desk: Desk, *, ready: bool) -> None:
     now_s, snapshot = service.clock(), service.models.current
     metrics.serving(
         {
-            (name, str(model.bundle.version), alias): now_s - model.bundle.card.until.timestamp()
-            for alias, models in (("champion", snapshot.champions), ("challenger", snapshot.challengers))
-            for name, model in models.items()
+            (name, str(model.bundle.version)): now_s - model.bundle.card.until.timestamp()
+            for name, model in snapshot.champions.items()
         }
     )
     metrics.ready.set(1 if ready and snapshot.champions else 0)

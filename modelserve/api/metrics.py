@@ -68,7 +68,7 @@ class Metrics:
         self.ready = Gauge(
             "taut_ready", "1 where every worker is ready.", registry=self.registry, multiprocess_mode="livemin"
         )
-        self._info: frozenset[tuple[str, str, str]] = frozenset()
+        self._info: frozenset[tuple[str, str]] = frozenset()
         self._dropped = 0
         self.began_s = time.time()
         self._ended: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
@@ -105,20 +105,18 @@ class Metrics:
         self.answers_dropped.inc(answers - self._dropped)
         self._dropped = answers
 
-    def serving(self, models: Mapping[tuple[str, str, str], float]) -> None:
-        """Set the gauges of the loaded models; `models` maps (name, version, alias) to an age in seconds.
+    def serving(self, models: Mapping[tuple[str, str], float]) -> None:
+        """Set the gauges of the loaded models; `models` maps (name, version) to an age in seconds.
 
         The gauges of models that are no longer loaded become 0: info, age and error ratio.
         """
-        for labels in self._info - models.keys():
-            self.model_info.labels(*labels).set(0)
-            if labels[2] == "champion":
-                self.model_age.labels(labels[0]).set(0)
-                self.error_ratio.labels(labels[0]).set(0)
-        for labels, age_s in models.items():
-            self.model_info.labels(*labels).set(1)
-            if labels[2] == "champion":
-                self.model_age.labels(labels[0]).set(age_s)
+        for name, version in self._info - models.keys():
+            self.model_info.labels(name, version, "champion").set(0)
+            self.model_age.labels(name).set(0)
+            self.error_ratio.labels(name).set(0)
+        for (name, version), age_s in models.items():
+            self.model_info.labels(name, version, "champion").set(1)
+            self.model_age.labels(name).set(age_s)
         self._info = frozenset(models)
 
     def page(self) -> bytes:

@@ -70,8 +70,6 @@ def described(parameter: Parameter) -> Schema:
     schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^\\u0000]*$"}
     if parameter.place == "header":
         schema = {"type": "string"}
-    if parameter.among:
-        schema = {"type": "string", "enum": list(parameter.among)}
     return {
         "name": parameter.name,
         "in": parameter.place,

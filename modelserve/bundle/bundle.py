@@ -33,7 +33,6 @@ from modelserve.bundle.card import (
     canonical_json,
     complaint,
 )
-from modelserve.bundle.population import Population
 from modelserve.bundle.trees.forest import Forest
 from modelserve.errors import BundleError
 
@@ -46,7 +45,6 @@ CARD: Final = "card.json"
 CONTRACT: Final = "contract.json"
 HISTORY: Final = "history.parquet"
 IMPORTANCE: Final = "importances.json"
-POPULATION: Final = "population.json"
 FOREST: Final = "forest"
 """Name of the two files of the quantile forest in the folder of models: `forest.ubj` and `forest.f32`."""
 CHECKSUMS: Final = "checksums.json"
@@ -58,7 +56,6 @@ SIZE_LIMITS: Final[dict[str, int]] = {
     CONTRACT: 16 * MIB,
     HISTORY: 512 * MIB,
     IMPORTANCE: 1 * MIB,
-    POPULATION: 4 * MIB,
     CHECKSUMS: 1 * MIB,
     **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS, FOREST, RESPONSE)},
     f"{MODELS}/{FOREST}.f32": 64 * MIB,
@@ -103,7 +100,6 @@ class Bundle:
     digest: str
     history_digest: str
     version: str | None = None
-    population: Population | None = None
     quantile_forest: QuantileForest | None = None
 
     @property
@@ -137,11 +133,7 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
     if models != expected:
         raise BundleError(f"{folder.name}: models {sorted(models)}, expected {sorted(expected)} ({CARD})")
     contract = _read_contract(folder, contents[CONTRACT], card)
-    population: Population | None = None
     quantile_forest: QuantileForest | None = None
-    if POPULATION in contents:
-        where = f"{folder.name}/{POPULATION}"
-        population = Population.from_json(contents[POPULATION], contract.names, where=where)
     if forest:
         trees, values = (contents[f"{MODELS}/{FOREST}.{kind}"] for kind in ("ubj", "f32"))
         where = f"{folder.name}/{MODELS}/{FOREST}"
@@ -168,7 +160,6 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
         digest=_sha256(contents[CHECKSUMS]),
         history_digest=_sha256(contents[HISTORY]),
         version=version,
-        population=population,
     )
 
 
@@ -276,7 +267,6 @@ def write_bundle(
     boosters: Mapping[str, "Booster"],
     history: History,
     importances: Sequence[Importance],
-    population: Population | None = None,
     forest: tuple[bytes, bytes] | None = None,
 ) -> str:
     """Write a bundle atomically and return its digest; the same inputs give the same bytes.
@@ -302,8 +292,6 @@ def write_bundle(
     }
     if forest is not None:
         contents |= {f"{MODELS}/{FOREST}.{kind}": data for kind, data in zip(("ubj", "f32"), forest, strict=True)}
-    if population is not None:
-        contents[POPULATION] = population.to_json()
     contents[CHECKSUMS] = canonical_json({name: _sha256(data) for name, data in contents.items()})
     _write_whole(folder, contents)
     return _sha256(contents[CHECKSUMS])

@@ -1,7 +1,6 @@
-"""The local folder of models: bundles in `<name>/<version>/`, and pointer files `<name>/<alias>.json`.
+"""The local folder of models: bundles in `<name>/<version>/`, and pointer files `<name>/champion.json`.
 
-A pointer file names the version that has an alias (champion or challenger). A model that cannot be read is reported and
-does not affect the others.
+A pointer file names the version that serves. A model that cannot be read is reported and does not affect the others.
 """
 
 import os
@@ -11,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,8 +20,6 @@ from modelserve.bundle.card import MODEL_NAME, canonical_json
 from modelserve.errors import BundleError
 
 __all__ = [
-    "ALIASES",
-    "CHALLENGER",
     "CHAMPION",
     "Champions",
     "Mark",
@@ -37,9 +34,6 @@ __all__ = [
 ]
 
 CHAMPION: Final = "champion"
-CHALLENGER: Final = "challenger"
-ALIASES: Final = (CHAMPION, CHALLENGER)
-"""Aliases that are copied: the champion serves, and the challenger is only compared with it (shadow mode)."""
 
 POINTER_LIMIT_BYTES: Final = 65536
 
@@ -47,13 +41,13 @@ Version = Annotated[str, Field(pattern=r"^[0-9]{1,12}$")]
 
 
 class Pointer(BaseModel):
-    """The content of a pointer file: the version with an alias, and its run id and digest in the registry."""
+    """The content of a pointer file: the champion's version, and its run id and digest in the registry."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     version: Version
-    alias: str
+    alias: Literal["champion"] = "champion"
     run_id: str | None
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -77,9 +71,9 @@ def version_folder(folder: Path, name: str, version: str) -> Path:
     return folder / name / version
 
 
-def pointer_file(folder: Path, name: str, alias: str = CHAMPION) -> Path:
-    """Return the path of the pointer file of a model's alias."""
-    return version_folder(folder, name, "0").parent / f"{alias}.json"
+def pointer_file(folder: Path, name: str) -> Path:
+    """Return the path of a model's pointer file."""
+    return version_folder(folder, name, "0").parent / f"{CHAMPION}.json"
 
 
 def model_names(folder: Path) -> list[str]:
@@ -91,17 +85,17 @@ def model_names(folder: Path) -> list[str]:
 
 
 def write_pointer(folder: Path, pointer: Pointer) -> None:
-    """Write a pointer file atomically, so that the alias names the pointer's version."""
-    place = pointer_file(folder, pointer.name, pointer.alias)
+    """Write a pointer file atomically."""
+    place = pointer_file(folder, pointer.name)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as stage:
         staged = Path(stage) / place.name
         staged.write_bytes(canonical_json(pointer.model_dump(mode="json")))
         staged.replace(place)
 
 
-def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | None:
-    """Return the pointer of a model's alias, or None if there is no pointer file."""
-    place = pointer_file(folder, name, alias)
+def read_pointer(folder: Path, name: str) -> Pointer | None:
+    """Return the pointer of a model, or None if there is no pointer file."""
+    place = pointer_file(folder, name)
     where = f"{name}/{place.name}"
     try:
         with open(place, "rb", opener=opened_plainly) as file:  # Path.open takes no opener
@@ -116,8 +110,8 @@ def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | No
         pointer = Pointer.model_validate_json(data)
     except ValidationError as error:
         raise BundleError(f"{where}: not a pointer, expected name, version, alias, run_id, digest") from error
-    if (pointer.name, pointer.alias) != (name, alias):
-        raise BundleError(f"{where}: names {pointer.name[:80]!r} as {pointer.alias[:40]!r}, expected {name} as {alias}")
+    if pointer.name != name:
+        raise BundleError(f"{where}: names {pointer.name[:80]!r}, expected {name}")
     return pointer
 
 

@@ -11,10 +11,9 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -92,7 +91,6 @@ class Mirrored:
 
     name: str
     version: str
-    alias: str
     outcome: str
     detail: str = ""
 
@@ -101,30 +99,24 @@ def mirror(
     tracking_uri: str,
     folder: Path,
     *,
-    names: Sequence[str] | None = None,
-    alias: str = CHAMPION,
     verified: Verified | None = None,
 ) -> list[Mirrored]:
-    """Copy the models that have `alias` to `<folder>/<name>/<version>/`, and write their pointers.
+    """Copy the champion of every registered model to `<folder>/<name>/<version>/`, and write the pointers.
 
-    All registered models are copied, or those in `names` only. If one fails, the others are still copied, and its
-    former version stays in place. If a registered model lost the alias, its pointer is removed. Models that the
-    registry does not know are left unchanged. Bundles in `verified` are read again only if their files changed; the
-    bundles copied are added to it.
+    If one fails, the others are still copied, and its former version stays in place. If a registered model lost the
+    alias `champion`, its pointer is removed. Models that the registry does not know are left unchanged. Bundles in
+    `verified` are read again only if their files changed; the bundles copied are added to it.
     """
     known = {} if verified is None else verified
     histories: dict[str, History] = {}
-    for name in names or ():
-        if not MODEL_NAME.fullmatch(name):
-            raise MirrorError(f"model name {name[:80]!r}, expected <runtime|usage>.<trace>.<type>")
     with _client(tracking_uri) as client:
         done = []
-        for name, version in _aliased(client, names, alias):
-            if version is not None:
-                done.append(_mirror_one(client, tracking_uri, folder, (name, version, alias), known, histories))
-            elif (stale := _pointer_of(folder, name, alias)) is not None:
-                pointer_file(folder, name, alias).unlink(missing_ok=True)
-                done.append(Mirrored(name=name, version=stale.version, alias=alias, outcome="withdrawn"))
+        for name, version in sorted(_champions(client)):
+            if version:
+                done.append(_mirror_one(client, tracking_uri, folder, (name, version), known, histories))
+            elif (stale := _pointer_of(folder, name)) is not None:
+                pointer_file(folder, name).unlink(missing_ok=True)
+                done.append(Mirrored(name=name, version=stale.version, outcome="withdrawn"))
         return done
 
 
@@ -139,53 +131,28 @@ def read_version(tracking_uri: str, folder: Path, name: str, version: int) -> Bu
         return read_bundle(place, version=str(version), histories=histories)
 
 
-def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple[str, str | None]]:
-    """Return the name of each model to copy, and its version with the alias; None if no version has the alias."""
-    if names is None:
-        held = [(each.name, each.aliases.get(alias)) for each in _all(client) if MODEL_NAME.fullmatch(each.name)]
-        return sorted((name, None if version is None else str(version)) for name, version in held)
-    chosen: list[tuple[str, str | None]] = []
-    for name in names:
-        version = _registered(client, name).aliases.get(alias)
-        if version is None:
-            raise MirrorError(f"{name}: no alias {alias!r}, expected a promoted version; promote one first")
-        chosen.append((name, str(version)))
-    return chosen
-
-
-def _all(client: Any) -> Iterator[Any]:
-    """Yield every registered model, page by page."""
+def _champions(client: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name and the champion's version of every registered model, page by page; "" without a champion."""
     token = None
     while True:
         page = client.search_registered_models(max_results=PAGE, page_token=token)
-        yield from page
+        yield from (
+            (each.name, str(each.aliases.get(CHAMPION, ""))) for each in page if MODEL_NAME.fullmatch(each.name)
+        )
         token = page.token
         if not token:
             return
-
-
-def _registered(client: Any, name: str) -> Any:
-    try:
-        return client.get_registered_model(name)
-    except Exception as error:
-        if not is_unknown(error):
-            raise
-        known = sorted(each.name for each in _all(client) if MODEL_NAME.fullmatch(each.name))
-        near = get_close_matches(name, known, n=3, cutoff=0.0)
-        raise MirrorError(
-            f"{name}: the registry has no such model, expected one of {', '.join(near) or 'none yet'}; train it first"
-        ) from error
 
 
 def _mirror_one(
     client: Any,
     uri: str,
     folder: Path,
-    wanted: tuple[str, str, str],
+    wanted: tuple[str, str],
     verified: Verified,
     histories: dict[str, History],
 ) -> Mirrored:
-    name, version, alias = wanted
+    name, version = wanted
     try:
         registered = client.get_model_version(name, version)
         expected = registered.tags.get(DIGEST_TAG)
@@ -194,12 +161,12 @@ def _mirror_one(
         if digest is None:
             digest, outcome = _fetch(client, uri, place, (name, version, expected), histories), "fetched"
             verified[place] = files_mark(place), digest
-        pointer = Pointer(name=name, version=version, alias=alias, run_id=registered.run_id or None, digest=digest)
-        if _pointer_of(folder, name, alias) != pointer:
+        pointer = Pointer(name=name, version=version, run_id=registered.run_id or None, digest=digest)
+        if _pointer_of(folder, name) != pointer:
             write_pointer(folder, pointer)
     except (ServeError, OSError) as error:
-        return Mirrored(name=name, version=version, alias=alias, outcome="failed", detail=str(error)[:500])
-    return Mirrored(name=name, version=version, alias=alias, outcome=outcome)
+        return Mirrored(name=name, version=version, outcome="failed", detail=str(error)[:500])
+    return Mirrored(name=name, version=version, outcome=outcome)
 
 
 def _present(place: Path, expected: str | None, verified: Verified, histories: dict[str, History]) -> str | None:
@@ -215,9 +182,9 @@ def _present(place: Path, expected: str | None, verified: Verified, histories: d
     return held[1] if expected in (None, held[1]) else None
 
 
-def _pointer_of(folder: Path, name: str, alias: str) -> Pointer | None:
+def _pointer_of(folder: Path, name: str) -> Pointer | None:
     try:
-        return read_pointer(folder, name, alias)
+        return read_pointer(folder, name)
     except BundleError:
         return None
 

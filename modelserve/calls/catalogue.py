@@ -1,6 +1,6 @@
 """Calls that list what a caller may see: models with their metrics, importances and cards, and new recommendations.
 
-Read from the serving snapshot, the stored comparisons with challengers, and the log of answers, which shows no users.
+Read from the serving snapshot and the log of answers, which shows no users.
 """
 
 from collections import defaultdict
@@ -10,15 +10,12 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final
 
-import numpy as np
 from pydantic import ValidationError
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.card import MODEL_NAME
-from modelserve.bundle.champions import CHALLENGER
 from modelserve.callers import Caller
 from modelserve.contract.feedback_rules import shrunk_resources
-from modelserve.contract.fields import Alias
 from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, RecentAnswer
 from modelserve.contract.models import (
     CardAnswer,
@@ -27,13 +24,12 @@ from modelserve.contract.models import (
     ModelFailure,
     ModelRow,
     ModelsAnswer,
-    ShadowRow,
 )
 from modelserve.errors import NotKnown
 from modelserve.loading.models import Snapshot
 from modelserve.loading.served import ServedModel
 from modelserve.store import Store
-from modelserve.store.answers import AnswerRecord, Part, newest_answers, newest_comparisons
+from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.finished import RESOURCES, Finished, named_finished
 
 __all__ = ["card_of", "importances_of", "list_models", "recent_recommendations", "show_model"]
@@ -51,39 +47,30 @@ def list_models(snapshot: Snapshot, caller: Caller) -> ModelsAnswer:
     names = _within_reach(snapshot, caller)
     return ModelsAnswer(
         generation=snapshot.generation,
-        models=tuple(_row(model, alias) for name in names for alias, model in _versions(snapshot, name).items()),
+        models=tuple(_row(snapshot.champions[name]) for name in names if name in snapshot.champions),
         failures=tuple(failure for name in names for failure in _failures(snapshot, name)),
     )
 
 
-def show_model(
-    snapshot: Snapshot, caller: Caller, name: str, compared: tuple[Store, int, int] | None = None
-) -> ModelAnswer:
-    """Return one model; with `compared`, also how its challenger differs from its champion.
-
-    `compared` is the store of comparisons, the number of newest jobs to summarise, and the number of dropped answers.
-    """
+def show_model(snapshot: Snapshot, caller: Caller, name: str) -> ModelAnswer:
+    """Return one model."""
     _check_known(snapshot, caller, name)
-    versions = _versions(snapshot, name)
-    rows = {alias: _row(model, alias) for alias, model in versions.items()}
+    champion = snapshot.champions.get(name)
     return ModelAnswer(
         name=name,
         generation=snapshot.generation,
-        champion=rows.get("champion"),
-        challenger=rows.get("challenger"),
-        shadow=None if compared is None or len(versions) < 2 else _shadow(*compared, caller, versions),
+        champion=None if champion is None else _row(champion),
         failures=tuple(_failures(snapshot, name)),
     )
 
 
-def importances_of(snapshot: Snapshot, caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
+def importances_of(snapshot: Snapshot, caller: Caller, name: str) -> ImportancesAnswer:
     """Return the importances of a model's features, the most important first; errors as `card_of`."""
-    bundle = _model(snapshot, caller, name, alias).bundle
+    bundle = _model(snapshot, caller, name).bundle
     ranked = sorted(bundle.importances, key=lambda each: -(each.mean if each.mean is not None else float("-inf")))
     return ImportancesAnswer(
         name=name,
         version=bundle.version,
-        alias=alias,
         importances=None if bundle.card.no_importances else tuple(ranked),
         reason=bundle.card.no_importances,
         important=bundle.card.important,
@@ -92,39 +79,26 @@ def importances_of(snapshot: Snapshot, caller: Caller, name: str, alias: Alias =
     )
 
 
-def card_of(snapshot: Snapshot, caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:
-    """Return the card of a model's champion or challenger."""
-    bundle = _model(snapshot, caller, name, alias).bundle
-    return CardAnswer(name=name, version=bundle.version, alias=alias, digest=bundle.digest, card=bundle.card)
+def card_of(snapshot: Snapshot, caller: Caller, name: str) -> CardAnswer:
+    """Return the card of a model."""
+    bundle = _model(snapshot, caller, name).bundle
+    return CardAnswer(name=name, version=bundle.version, digest=bundle.digest, card=bundle.card)
 
 
-def _model(snapshot: Snapshot, caller: Caller, name: str, alias: Alias) -> ServedModel:
+def _model(snapshot: Snapshot, caller: Caller, name: str) -> ServedModel:
     _check_known(snapshot, caller, name)
-    model = _versions(snapshot, name).get(alias)
-    if model is None:
-        why = next((each.error for each in _failures(snapshot, name) if each.alias == alias), "none has that alias")
-        raise NotKnown(f"{name}: no {alias} is loaded ({why})")
-    return model
-
-
-def _versions(snapshot: Snapshot, name: str) -> dict[Alias, ServedModel]:
-    aliased: dict[Alias, ServedModel | None] = {
-        "champion": snapshot.champions.get(name),
-        "challenger": snapshot.challengers.get(name),
-    }
-    return {alias: model for alias, model in aliased.items() if model is not None}
+    if name not in snapshot.champions:
+        raise NotKnown(f"{name}: no champion is loaded ({snapshot.failures[name]})")
+    return snapshot.champions[name]
 
 
 def _failures(snapshot: Snapshot, name: str) -> list[ModelFailure]:
-    keys: dict[Alias, str] = {"champion": name, "challenger": f"{name}@{CHALLENGER}"}
-    failures = snapshot.failures
-    return [ModelFailure(name=name, alias=alias, error=failures[key]) for alias, key in keys.items() if key in failures]
+    return [ModelFailure(name=name, error=snapshot.failures[name])] if name in snapshot.failures else []
 
 
 def _within_reach(snapshot: Snapshot, caller: Caller) -> list[str]:
-    named = {*snapshot.champions, *snapshot.challengers, *(key.partition("@")[0] for key in snapshot.failures)}
-    matches = [match for name in sorted(named) if (match := MODEL_NAME.fullmatch(name))]
-    return [match[0] for match in matches if caller.reaches(match[2])]
+    matches = map(MODEL_NAME.fullmatch, sorted({*snapshot.champions, *snapshot.failures}))
+    return [match[0] for match in matches if match and caller.reaches(match[2])]
 
 
 def _check_known(snapshot: Snapshot, caller: Caller, name: str) -> None:
@@ -138,30 +112,12 @@ def _check_known(snapshot: Snapshot, caller: Caller, name: str) -> None:
         raise NotKnown(f"model {name[:80]!r} is not known, expected one of {near}")
 
 
-def _row(model: ServedModel, alias: Alias) -> ModelRow:
+def _row(model: ServedModel) -> ModelRow:
     bundle, card = model.bundle, model.bundle.card
     of_card = {name: getattr(card, name) for name in ModelRow.model_fields if name in type(card).model_fields}
     of_bundle = {"version": bundle.version, "digest": bundle.digest, "features": len(bundle.contract.names)}
     of_bundle["answer"] = card.answer
-    return ModelRow.model_validate({**of_card, **of_bundle, "alias": alias})
-
-
-def _shadow(
-    store: Store, window: int, dropped: int, caller: Caller, versions: dict[Alias, ServedModel]
-) -> ShadowRow | None:
-    champion, challenger = versions["champion"], versions["challenger"]
-    if champion.bundle.card.kind != "runtime":
-        return None
-    pair = (champion.reference, challenger.reference)
-    rows = newest_comparisons(store, limit=window, pair=pair, clusters=caller.clusters)
-    known = [(each.challenger_p50_s, each.p50_s) for each in rows if each.challenger_p50_s and each.p50_s]
-    theirs, ours = np.log(np.array(known).reshape(-1, 2)).T
-    return ShadowRow(
-        jobs=len(known),
-        median_log_ratio=float(np.median(theirs - ours)) if known else None,
-        p90_abs_log_ratio=float(np.quantile(np.abs(theirs - ours), 0.9)) if known else None,
-        dropped=dropped,
-    )
+    return ModelRow.model_validate({**of_card, **of_bundle})
 
 
 def recent_recommendations(

@@ -28,7 +28,7 @@ from modelserve.client.policy import JOBS_PER_CALL
 from modelserve.contract import calls
 from modelserve.contract.calls import CallShape
 from modelserve.contract.feedback import DriftAnswer, ErasureAnswer, FeedbackAnswer, FeedbackRow, ModeAnswer, ModeChange
-from modelserve.contract.fields import Alias, Mode, RequestRow
+from modelserve.contract.fields import Mode, RequestRow
 from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
 from modelserve.contract.placements import (
@@ -320,13 +320,13 @@ class AsyncClient:
         """Return one model; its name is `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
         return await self.call(calls.MODEL, name=name)
 
-    async def importances(self, name: str, *, alias: Alias | None = None) -> ImportancesAnswer:
+    async def importances(self, name: str) -> ImportancesAnswer:
         """Return the importances of a model's features."""
-        return await self.call(calls.IMPORTANCES, name=name, alias=alias)
+        return await self.call(calls.IMPORTANCES, name=name)
 
-    async def card(self, name: str, *, alias: Alias | None = None) -> CardAnswer:
+    async def card(self, name: str) -> CardAnswer:
         """Return a model's card."""
-        return await self.call(calls.CARD, name=name, alias=alias)
+        return await self.call(calls.CARD, name=name)
 
     async def ready(self) -> Ready:
         """Return the readiness of the worker that replies; no error is raised if it is not ready."""

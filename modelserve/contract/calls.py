@@ -48,7 +48,6 @@ class Parameter:
     description: str
     place: Literal["path", "query", "header"] = "path"
     required: bool = False
-    among: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +121,6 @@ class CallShape(Generic[Said]):
 _TRACE: Final = Parameter(name="trace", description="Of this trace.", place="query")
 _TYPE: Final = Parameter(name="task_type", description="Of this task type.", place="query")
 _NAME: Final = Parameter(name="name", description="Registered name of a model, as `runtime.pai.ctr`.")
-_ALIAS: Final = Parameter(
-    name="alias", description="Which of its versions; the champion by default.", place="query",
-    among=("champion", "challenger"),
-)  # fmt: skip
 
 PREDICT: Final = CallShape(
     method="POST", path="/v1/predictions", function="predict", summary="Run time and peak use of each job",
@@ -188,15 +183,15 @@ MODELS: Final = CallShape(
 )  # fmt: skip
 MODEL: Final = CallShape(
     method="GET", path="/v1/models/{name}", function="show_model", tag="models",
-    summary="One model: versions, aliases, figures", answer=ModelAnswer, parameters=(_NAME,),
+    summary="One model: version and figures", answer=ModelAnswer, parameters=(_NAME,), in_memory=True,
 )  # fmt: skip
 IMPORTANCES: Final = CallShape(
     method="GET", path="/v1/models/{name}/importances", function="importances_of", tag="models",
-    summary="What a model's answers depend on", answer=ImportancesAnswer, parameters=(_NAME, _ALIAS), in_memory=True,
+    summary="What a model's answers depend on", answer=ImportancesAnswer, parameters=(_NAME,), in_memory=True,
 )  # fmt: skip
 CARD: Final = CallShape(
     method="GET", path="/v1/models/{name}/card", function="card_of", tag="models", summary="A model's card",
-    answer=CardAnswer, parameters=(_NAME, _ALIAS), in_memory=True,
+    answer=CardAnswer, parameters=(_NAME,), in_memory=True,
 )  # fmt: skip
 FEEDBACK: Final = CallShape(
     method="POST", path="/v1/feedback", function="take_feedback", tag="feedback",

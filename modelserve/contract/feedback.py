@@ -6,15 +6,15 @@ Sent and read by `modelserve.client`; stored, learnt from and answered by `model
 from datetime import UTC, datetime
 from typing import Final, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
-from modelserve.contract.fields import Alias, Amount, Answer, Finite, Kind, Mode, Part, RequestRow, Text
+from modelserve.contract.fields import Amount, Answer, Finite, Kind, Mode, Part, RequestRow, Text
 from modelserve.contract.requests import MAX_JOBS, JobIdentity, Moment
 
 __all__ = [
-    "EARLIEST", "BrakeHeld", "Coverage", "DriftAnswer", "ErasureAnswer", "Error", "FeatureDrift", "FeedbackAnswer",
-    "FeedbackBody", "FeedbackResult", "FeedbackRow", "Hours", "InputDrift", "ModeAnswer", "ModeChange", "ModeHeld",
-    "ModelDrift", "Realised", "RowStatus", "Stretch", "Thresholds", "Verdict",
+    "EARLIEST", "BrakeHeld", "Coverage", "DriftAnswer", "ErasureAnswer", "Error", "FeedbackAnswer", "FeedbackBody",
+    "FeedbackResult", "FeedbackRow", "Hours", "ModeAnswer", "ModeChange", "ModeHeld", "ModelDrift", "Realised",
+    "RowStatus", "Verdict",
 ]  # fmt: skip
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -69,30 +69,6 @@ class FeedbackBody(Part):
 
 
 Verdict = Literal["ok", "watch", "drifted", "unknown"]
-
-
-class Thresholds(BaseModel):
-    """Bounds of the drift verdicts: a metric above `*_watch` gets the verdict `watch`, above `*_drifted` `drifted`.
-
-    `coverage_off`: accepted difference between observed coverage and the card's. A larger one is `drifted`, or only
-    `watch` if it is within `coverage_standard_errors` binomial standard errors. `error_ratio_*`: mean absolute log
-    error divided by the card's. `median_ratio_*`: median of run time / p50, or its inverse if larger. `psi_*`:
-    population stability index, averaged over features with their importances as weights. The verdict is `unknown` with
-    fewer than `least_jobs` finished jobs or `least_rows` logged feature rows.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    coverage_off: float = 0.05
-    coverage_standard_errors: float = 3.0
-    error_ratio_watch: float = 1.25
-    error_ratio_drifted: float = 1.5
-    median_ratio_watch: float = 1.5
-    median_ratio_drifted: float = 2.0
-    psi_watch: float = 0.1
-    psi_drifted: float = 0.2
-    least_jobs: int = 50
-    least_rows: int = 200
 
 
 RowStatus = Literal["accepted", "duplicate", "conflict"]
@@ -222,39 +198,16 @@ class Error(Answer):
     verdict: Verdict
 
 
-class FeatureDrift(Answer):
-    """The population stability index of one feature, and the feature's permutation importance."""
-
-    feature: str
-    psi: Finite
-    importance: Finite | None
-
-
-class InputDrift(Answer):
-    """The distance of a model's recent feature rows from its training rows.
-
-    `psi` is the population stability index, averaged over features with permutation importances as weights, since most
-    features that drift hardly affect predictions. `features` lists the features that contribute most to `psi`.
-    """
-
-    rows: int
-    psi: Finite | None
-    features: tuple[FeatureDrift, ...]
-    verdict: Verdict
-
-
 class ModelDrift(Answer):
-    """The drift of one version of a model; `verdict` is the worst verdict of its coverage, error and inputs."""
+    """The drift of a model; `verdict` is the worst verdict of its coverage and error."""
 
     name: str
     version: str | None
-    alias: Alias
     kind: Kind
     trace: str
     task_type: str
     coverage: tuple[Coverage, ...]
     error: Error | None
-    inputs: InputDrift
     verdict: Verdict
 
 
@@ -262,7 +215,6 @@ class DriftAnswer(Answer):
     """The drift of every model that the caller may see, measured on its last `window` finished jobs."""
 
     window: int
-    thresholds: Thresholds
     models: tuple[ModelDrift, ...]
 
 

@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["Alias", "Answer", "Guard", "Mode", "Part", "RequestRow", "Text"]
+__all__ = ["Answer", "Guard", "Mode", "Part", "RequestRow", "Text"]
 
 Mode = Literal["observe", "enforce"]
-Alias = Literal["champion", "challenger"]
 Kind = Literal["runtime", "usage"]
 Guard = Literal["usage", "none"]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -8,11 +8,11 @@ from typing import Final, Literal
 from pydantic import AwareDatetime, Field
 
 from modelserve.bundle.card import Card, Importance, Resource, ResourceImportance, ResponseState, VerdictWord
-from modelserve.contract.fields import Alias, Answer, Kind
+from modelserve.contract.fields import Answer, Kind
 
 __all__ = [
     "CardAnswer", "ImportancesAnswer", "MirrorState", "ModelAnswer", "ModelFailure", "ModelRow", "ModelsAnswer",
-    "Ready", "ShadowRow",
+    "Ready",
 ]  # fmt: skip
 
 MEAN: Final = (
@@ -36,14 +36,13 @@ GAIN: Final = (
 
 
 class ModelRow(Answer):
-    """One loaded version of a model, with its alias and data from its card."""
+    """One loaded model, with data from its card."""
 
     name: str
     kind: Kind
     trace: str
     task_type: str
     version: str | None
-    alias: Alias
     digest: str = Field(description="SHA-256 of the bundle's checksums: names every byte of the model")
     targets: tuple[str, ...]
     quantiles: tuple[float, ...]
@@ -64,10 +63,9 @@ class ModelRow(Answer):
 
 
 class ModelFailure(Answer):
-    """An alias whose version cannot be loaded; the former version, if any, keeps serving."""
+    """A model whose champion cannot be loaded; the former version, if any, keeps serving."""
 
     name: str
-    alias: Alias
     error: str
 
 
@@ -79,29 +77,12 @@ class ModelsAnswer(Answer):
     failures: tuple[ModelFailure, ...]
 
 
-class ShadowRow(Answer):
-    """Comparison of challenger and champion on the newest jobs: log of challenger p50 / champion p50.
-
-    Jobs from all workers are compared; the ratios are null if there are none.
-    """
-
-    jobs: int
-    median_log_ratio: float | None = Field(description="above zero: the challenger expects longer runs")
-    p90_abs_log_ratio: float | None = Field(description="nine of ten jobs differ by no more")
-    dropped: int = Field(description="answers, of any model, that the worker asked had no time to compare")
-
-
 class ModelAnswer(Answer):
-    """One model: loaded versions, comparison of challenger and champion (`shadow`), and errors of failed versions.
-
-    `shadow` is null for usage models, and for models without both champion and challenger.
-    """
+    """One model: the loaded version, and the errors of failed ones."""
 
     name: str
     generation: int
     champion: ModelRow | None
-    challenger: ModelRow | None
-    shadow: ShadowRow | None
     failures: tuple[ModelFailure, ...]
 
 
@@ -114,7 +95,6 @@ class ImportancesAnswer(Answer):
 
     name: str
     version: str | None
-    alias: Alias
     mean_means: str = MEAN
     sign_means: str = SIGN
     gain_means: str = GAIN
@@ -136,7 +116,6 @@ class CardAnswer(Answer):
 
     name: str
     version: str | None
-    alias: Alias
     digest: str
     card: Card
 

@@ -1,41 +1,35 @@
-"""Drift: compare a model's recent errors and coverage with its card, and its recent inputs with its training rows.
+"""Drift: compare a model's recent errors and coverage on finished jobs with those on its card.
 
-Errors come from finished jobs, which are stored with the predictions for them, inputs from the answer log.
+Finished jobs are stored with the predictions for them.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from modelserve.callers import ANYONE, Caller
-from modelserve.contract.feedback import (
-    Coverage,
-    DriftAnswer,
-    Error,
-    FeatureDrift,
-    InputDrift,
-    ModelDrift,
-    Thresholds,
-    Verdict,
-)
+from modelserve.contract.feedback import Coverage, DriftAnswer, Error, ModelDrift, Verdict
 from modelserve.contract.feedback_rules import shrunk_resources
-from modelserve.contract.fields import Alias
-from modelserve.errors import BadRequest
 from modelserve.loading.models import Snapshot
-from modelserve.loading.served import Scored, ServedModel, decode_features
+from modelserve.loading.served import ServedModel
 from modelserve.store import Store
-from modelserve.store.answers import AnswerRecord, Part, newest_answers
-from modelserve.store.finished import Finished, ScoredBy, newest_finished
+from modelserve.store.finished import Finished, newest_finished
 
 __all__ = ["champion_errors", "read_drift"]
 
-Matrix = npt.NDArray[np.float32]
-
-THRESHOLDS: Final = Thresholds()
+COVERAGE_OFF: Final = 0.05
+"""Accepted difference between the observed coverage and the card's."""
+STANDARD_ERRORS: Final = 3.0
+"""Binomial standard errors within which a larger difference is only `watch`."""
+ERROR_RATIOS: Final = (1.25, 1.5)
+"""Mean absolute log error divided by the card's, above which the verdict is `watch`, and `drifted`."""
+MEDIAN_RATIOS: Final = (1.5, 2.0)
+"""The same for the median of run time / p50, or its inverse if larger."""
+LEAST_JOBS: Final = 50
+"""Number of finished jobs below which the verdict is `unknown`."""
 _ORDER: Final = ("unknown", "ok", "watch", "drifted")
 LOWER_BOUNDS: Final = frozenset({"timeout"})
 """Outcomes of jobs that were stopped early, so that their run time is only a lower bound."""
@@ -46,14 +40,6 @@ MEASURED: Final = {
     "gpu_mem_gib": ("gpu_mem_max_gib", "gpus"),
 }
 """The column of a finished job that measures each usage target, and the resource that limits it."""
-ANSWERS: Final = 1_000
-"""Maximum number of logged responses read, newest first."""
-READ_BYTES: Final = 64 * 2**20
-"""Maximum total size of the logged responses that are read."""
-ROWS: Final = 2_000
-"""Maximum number of feature rows compared for each model."""
-SHOWN: Final = 10
-"""Number of features with the largest drift that are reported."""
 
 
 def read_drift(
@@ -65,81 +51,65 @@ def read_drift(
     *,
     window: int,
 ) -> DriftAnswer:
-    """Return the drift of every model the caller may see, from the newest `window` finished jobs and logged inputs."""
-    aliased: dict[Alias, Mapping[str, ServedModel]] = {
-        "champion": snapshot.champions,
-        "challenger": snapshot.challengers,
-    }
+    """Return the drift of every model the caller may see, from the newest `window` finished jobs."""
+    cards = [(model, model.bundle.card) for model in snapshot.champions.values()]
     judged = [
-        (alias, model)
-        for alias, models in aliased.items()
-        for model in models.values()
-        if caller.reaches(model.bundle.card.trace)
-        and trace in (None, model.bundle.card.trace)
-        and task_type in (None, model.bundle.card.task_type)
+        model
+        for model, card in cards
+        if caller.reaches(card.trace) and trace in (None, card.trace) and task_type in (None, card.task_type)
     ]
-    inputs = inputs_of(store, [model for _, model in judged], caller)
-    return DriftAnswer(
-        window=window,
-        thresholds=THRESHOLDS,
-        models=tuple(
-            _model(alias, model, _finished(store, caller, alias, model, window), inputs.get(model.reference))
-            for alias, model in judged
-        ),
-    )
+    models = tuple(_model(model, _finished(store, caller, model, window)) for model in judged)
+    return DriftAnswer(window=window, models=models)
 
 
 def champion_errors(store: Store, snapshot: Snapshot, *, window: int) -> dict[str, Error]:
-    """Return the recent errors of every run-time champion by name, without looking at inputs."""
+    """Return the recent errors of every run-time model by name."""
     return {
-        name: _run_times(model, _finished(store, ANYONE, "champion", model, window), challenger=False)[1]
+        name: _run_times(model, _finished(store, ANYONE, model, window))[1]
         for name, model in snapshot.champions.items()
         if model.bundle.card.kind == "runtime"
     }
 
 
-def _finished(store: Store, caller: Caller, alias: Alias, model: ServedModel, window: int) -> list[Finished]:
-    kind = model.bundle.card.kind
-    if (alias, kind) == ("challenger", "usage"):  # finished jobs are scored with run-time challengers only
-        return []
-    by: ScoredBy = "challenger" if alias == "challenger" else "run_time" if kind == "runtime" else "usage"
-    of, scored_by = (model.bundle.card.trace,), (by, model.reference)
-    jobs = newest_finished(store, traces=of, clusters=caller.clusters, scored_by=scored_by, limit=window)
-    return [job for job in jobs if kind == "usage" or job.outcome not in LOWER_BOUNDS]
+def _finished(store: Store, caller: Caller, model: ServedModel, window: int) -> list[Finished]:
+    card = model.bundle.card
+    jobs = newest_finished(
+        store,
+        traces=(card.trace,),
+        clusters=caller.clusters,
+        scored_by=("run_time" if card.kind == "runtime" else "usage", model.reference),
+        limit=window,
+    )
+    return [job for job in jobs if card.kind == "usage" or job.outcome not in LOWER_BOUNDS]
 
 
-def _model(alias: Alias, model: ServedModel, jobs: Sequence[Finished], inputs_seen: Matrix | None) -> ModelDrift:
+def _model(model: ServedModel, jobs: Sequence[Finished]) -> ModelDrift:
     card = model.bundle.card
     if card.kind == "runtime":
-        coverage, error = _run_times(model, jobs, challenger=alias == "challenger")
+        coverage, error = _run_times(model, jobs)
     else:
         coverage, error = [_use(model, target, jobs) for target in card.targets], None
-    inputs = judged_inputs(model, inputs_seen)
-    parts = [*(each.verdict for each in coverage), inputs.verdict, *([] if error is None else [error.verdict])]
     return ModelDrift(
         name=card.name,
         version=model.bundle.version,
-        alias=alias,
         kind=card.kind,
         trace=card.trace,
         task_type=card.task_type,
         coverage=tuple(coverage),
         error=error,
-        inputs=inputs,
-        verdict=worst(parts),
+        verdict=worst([*(each.verdict for each in coverage), *([] if error is None else [error.verdict])]),
     )
 
 
-def _run_times(model: ServedModel, jobs: Sequence[Finished], *, challenger: bool) -> tuple[list[Coverage], Error]:
+def _run_times(model: ServedModel, jobs: Sequence[Finished]) -> tuple[list[Coverage], Error]:
     metrics = model.bundle.card.metrics
-    quantiles = [(job.challenger_p50_s, job.challenger_p90_s) if challenger else (job.p50_s, job.p90_s) for job in jobs]
-    known = [(job.run_s, p50, p90) for job, (p50, p90) in zip(jobs, quantiles, strict=True) if p50 and p90]
+    known = [(job.run_s, job.p50_s, job.p90_s) for job in jobs if job.p50_s and job.p90_s]
     # Run times below one second count as one second, as in training.
     log_y, log_p50, log_p90 = np.log(np.maximum(np.array(known).reshape(-1, 3), 1.0)).T
     # The card has the pinball loss of the p50, which is half the mean absolute error.
     half = metrics.get("pinball_p50")
     expected = None if half is None else 2.0 * half
-    enough = len(known) >= THRESHOLDS.least_jobs
+    enough = len(known) >= LEAST_JOBS
     median = float(np.median(log_y - log_p50)) if enough else None
     mean = float(np.mean(np.abs(log_y - log_p50))) if enough else None
     return [_coverage("p90", log_y <= log_p90, metrics.get("coverage_p90"))], Error(
@@ -166,74 +136,12 @@ def _coverage(of: str, covered: npt.NDArray[np.bool_], expected: float | None) -
     standard_error: float | None = None
     observed = float(np.mean(covered)) if jobs else None
     verdict: Verdict = "unknown"
-    if expected is not None and observed is not None and jobs >= THRESHOLDS.least_jobs:
+    if expected is not None and observed is not None and jobs >= LEAST_JOBS:
         standard_error = math.sqrt(expected * (1.0 - expected) / jobs)
         verdict = coverage_verdict(observed, expected, standard_error)
     return Coverage(
         of=of, jobs=jobs, observed=observed, expected=expected, standard_error=standard_error, verdict=verdict
     )
-
-
-def inputs_of(store: Store, models: Sequence[ServedModel], caller: Caller) -> dict[str, Matrix]:
-    """Return the newest logged feature rows of each model for jobs that the caller may see, by model reference.
-
-    For all models together, at most `ANSWERS` records of at most `READ_BYTES` in total are read.
-    """
-    widths = {model.reference: len(model.bundle.contract.names) for model in models}
-    parts: tuple[Part, ...] = ("features",) if caller.clusters is None else ("features", "context")
-    found: dict[str, list[Matrix]] = defaultdict(list)
-    counts = dict.fromkeys(widths, 0)
-    for record in newest_answers(store, parts=parts, citing=widths, limit=ANSWERS, limit_bytes=READ_BYTES):
-        if not any(counts[name] < ROWS for name in widths):
-            break
-        for seen in _shown(record):
-            if seen.matrix.shape[1] == widths.get(seen.model) and counts[seen.model] < ROWS:
-                kept = _within(seen, record, caller)[: ROWS - counts[seen.model]]
-                counts[seen.model] += len(kept)
-                found[seen.model].append(kept.copy())  # a view would keep the whole record in memory
-    return {name: np.concatenate(parts) for name, parts in found.items()}
-
-
-def judged_inputs(model: ServedModel, matrix: Matrix | None) -> InputDrift:
-    """Compare feature rows with the training rows of a model.
-
-    The verdict is `unknown` if the model stores no distribution of its training rows, or if there are too few rows.
-    """
-    population = model.bundle.population
-    rows = 0 if matrix is None else len(matrix)
-    if population is None or matrix is None or rows < THRESHOLDS.least_rows:
-        return InputDrift(rows=rows, psi=None, features=(), verdict="unknown")
-    names = model.bundle.contract.names
-    importance = {each.feature: each.mean for each in model.bundle.importances}
-    psi = np.array([population.features[name].psi(matrix[:, column]) for column, name in enumerate(names)])
-    weights = np.array([max(importance.get(name) or 0.0, 0.0) for name in names])
-    weighted = psi * (weights / weights.sum() if weights.sum() > 0.0 else 1.0 / len(names))
-    total, most = float(weighted.sum()), np.argsort(-weighted, kind="stable")[:SHOWN]
-    return InputDrift(
-        rows=rows,
-        psi=total,
-        features=tuple(
-            FeatureDrift(feature=names[i], psi=float(psi[i]), importance=importance.get(names[i])) for i in most
-        ),
-        verdict=by_bounds(total, THRESHOLDS.psi_watch, THRESHOLDS.psi_drifted),
-    )
-
-
-def _shown(record: AnswerRecord) -> Sequence[Scored]:
-    try:
-        return decode_features(record.features)
-    except BadRequest:  # skip records written by another version of the service
-        return ()
-
-
-def _within(seen: Scored, record: AnswerRecord, caller: Caller) -> Matrix:
-    """Return the rows of jobs that the caller may see; a caller bound to clusters sees only jobs that name one."""
-    if caller.clusters is None:
-        return seen.matrix
-    within = [job.get("cluster") in caller.clusters for job in record.jobs()]
-    if seen.rows.max(initial=-1) >= len(within):  # an unreadable record
-        return seen.matrix[:0]
-    return seen.matrix[np.array(within, dtype=np.bool_)[seen.rows]]
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -245,12 +153,13 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return max(verdicts, key=_ORDER.index, default="unknown")
 
 
-def by_bounds(value: float, watch: float, drifted: float) -> Verdict:
+def by_bounds(value: float, bounds: tuple[float, float]) -> Verdict:
     """Return `watch` or `drifted` if a value exceeds that bound, otherwise `ok`; `unknown` if it is not finite.
 
-    >>> by_bounds(0.15, 0.1, 0.2)
+    >>> by_bounds(0.15, (0.1, 0.2))
     'watch'
     """
+    watch, drifted = bounds
     if not math.isfinite(value):
         return "unknown"
     return "drifted" if value > drifted else "watch" if value > watch else "ok"
@@ -263,9 +172,9 @@ def coverage_verdict(observed: float, expected: float, standard_error: float) ->
     ('drifted', 'watch', 'ok')
     """
     off = abs(observed - expected)
-    if off <= THRESHOLDS.coverage_off + 1e-9:  # in floating point, 1 - 0.95 is more than 0.05
+    if off <= COVERAGE_OFF + 1e-9:  # in floating point, 1 - 0.95 is more than 0.05
         return "ok"
-    return "drifted" if off > THRESHOLDS.coverage_standard_errors * standard_error else "watch"
+    return "drifted" if off > STANDARD_ERRORS * standard_error else "watch"
 
 
 def error_verdict(median_log: float, mean_absolute_log: float, expected: float | None) -> Verdict:
@@ -273,8 +182,5 @@ def error_verdict(median_log: float, mean_absolute_log: float, expected: float |
 
     `expected` is the mean absolute error in the card, None if the card has none.
     """
-    t = THRESHOLDS
-    of_median = by_bounds(math.exp(abs(median_log)), t.median_ratio_watch, t.median_ratio_drifted)
-    if not expected:
-        return of_median
-    return worst([of_median, by_bounds(mean_absolute_log / expected, t.error_ratio_watch, t.error_ratio_drifted)])
+    of_median = by_bounds(math.exp(abs(median_log)), MEDIAN_RATIOS)
+    return worst([of_median, by_bounds(mean_absolute_log / expected, ERROR_RATIOS)]) if expected else of_median

@@ -31,7 +31,7 @@ from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.answer_log import REFUSED_S, AnswerLog
-from modelserve.store.answers import UNREADABLE, AnswerRecord, answers_between, delete_answers, delete_orphans
+from modelserve.store.answers import UNREADABLE, AnswerRecord, answers_between, delete_answers
 from modelserve.store.changes import Brake, Change, Erasure, changes_between, write_brake, write_erasures
 from modelserve.store.finished import BELIEVED, Finished, Stored, past_of, scored_between
 
@@ -273,7 +273,6 @@ def _strike_late(store: Store, log: AnswerLog, erasure: Erasure) -> None:
     log.refuse(lambda record: record.at <= erasure.at and _names(erasure, record))
     late = answers_between(store, erasure.at - REFUSED_S, erasure.at)
     delete_answers(store, [each.answer_id for each in late if _names(erasure, each)])
-    delete_orphans(store, since=erasure.at - REFUSED_S, until=erasure.at)
 
 
 def _names(erasure: Erasure, record: AnswerRecord) -> bool:

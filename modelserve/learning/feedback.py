@@ -28,7 +28,7 @@ from modelserve.contract.requests import JobIdentity
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.learning.modes import brakes_held
-from modelserve.loading.models import Snapshot, of_job
+from modelserve.loading.models import Snapshot
 from modelserve.loading.served import ServedModel
 from modelserve.store import Store
 from modelserve.store.answers import named_answers
@@ -151,10 +151,9 @@ def _stored_cluster(row: Finished, reports: Sequence[Stored]) -> str | None:
 
 
 def _cluster_of_vc(row: Finished, snapshot: Snapshot) -> str:
-    models = (*snapshot.champions.values(), *snapshot.challengers.values())
-    history = next((model.history for model in models if model.bundle.card.trace == row.trace), None)
-    cluster = None if history is None else history.cluster_of(row.vc)
-    return cluster or ""
+    of_trace = (model.history for model in snapshot.champions.values() if model.bundle.card.trace == row.trace)
+    history = next(of_trace, None)
+    return (history and history.cluster_of(row.vc)) or ""
 
 
 def _finished(body: FeedbackBody, index: int, caller: Caller, default_trace: str | None, at: float) -> Finished:
@@ -190,21 +189,17 @@ def _microseconds(at: datetime) -> int:
 
 
 def scored_in_hindsight(rows: Sequence[Finished], snapshot: Snapshot) -> list[Finished]:
-    """Return the jobs with the predictions of champions and challengers; None where there is no model or it fails.
+    """Return the jobs with the predictions of the models; None where there is no model or it fails.
 
     The predictions are from what was known when each job was submitted, and for the original request, also for jobs
     that ran with a smaller allocation. Errors and drift are computed from them.
     """
     scored = list(rows)
-    of_kinds: tuple[tuple[Mapping[str, ServedModel], Kind, Score], ...] = (
-        (snapshot.champions, "runtime", _run_times),
-        (snapshot.champions, "usage", _peaks),
-        (snapshot.challengers, "runtime", _challenged),
-    )
-    for held, kind, score in of_kinds:
+    of_kinds: tuple[tuple[Kind, Score], ...] = (("runtime", _run_times), ("usage", _peaks))
+    for kind, score in of_kinds:
         members: dict[int, tuple[ServedModel, list[int]]] = {}
         for i, row in enumerate(rows):
-            model = of_job(held, kind, row.trace, row.workload, row.task_type)
+            model = snapshot.model_of(kind, row.trace, row.workload, row.task_type)
             if model is not None:
                 members.setdefault(id(model), (model, []))[1].append(i)
         for model, places in members.values():
@@ -229,15 +224,6 @@ def _run_times(model: ServedModel, asked: Sequence[JobAsked]) -> Figures:
         "p50_s": _known(answer.p50),
         "p90_s": _known(answer.p90),
         "forecasts": forecasts,
-    }
-
-
-def _challenged(model: ServedModel, asked: Sequence[JobAsked]) -> Figures:
-    found = _run_times(model, asked)
-    return {
-        "challenger_model": found["run_time_model"],
-        "challenger_p50_s": found["p50_s"],
-        "challenger_p90_s": found["p90_s"],
     }
 
 

@@ -12,9 +12,6 @@ from typing import Final, Literal, TypeVar
 
 from features.online import EndedRun
 from modelserve.bundle.champions import (
-    ALIASES,
-    CHALLENGER,
-    CHAMPION,
     Mark,
     Pointer,
     model_marks,
@@ -31,8 +28,6 @@ __all__ = ["ModelSet", "Snapshot", "of_job"]
 
 Kind = Literal["runtime", "usage"]
 Held = TypeVar("Held")
-Place = tuple[str, str]
-"""Registered name of a model, and alias."""
 FOLDER: Final = "bundles"
 """Key in `Snapshot.failures` of the error that the folder of bundles cannot be listed."""
 
@@ -42,11 +37,10 @@ RETRY_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """The result of loading or withdrawing one alias of one model; `detail` is the reason of a failure."""
+    """The result of loading or withdrawing one model; `detail` is the reason of a failure."""
 
     name: str
     version: str | None
-    alias: str
     result: Literal["loaded", "failed", "withdrawn"]
     detail: str = ""
 
@@ -55,16 +49,13 @@ class Reload:
 class Snapshot:
     """The models loaded at one moment, by registered name; a call uses the same snapshot from start to end.
 
-    A challenger that is the same version as its champion is left out. `failures` holds the error of each model whose
-    current version could not be loaded, even if a former version serves; the keys are those of `failure_key`.
-    `generation` counts the snapshots. `loaded_at` is the time of the last change.
+    `failures` holds the error of each model whose current version could not be loaded, even if a former version serves.
+    `generation` counts the snapshots.
     """
 
     champions: Mapping[str, ServedModel]
-    challengers: Mapping[str, ServedModel]
     failures: Mapping[str, str]
     generation: int
-    loaded_at: float
 
     def model_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> ServedModel | None:
         """Return the champion for a job: the model of its workload if there is one, else of its task type, or None."""
@@ -81,20 +72,11 @@ def of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | Non
     return next((held[name] for name in names if name in held), None)
 
 
-def failure_key(name: str, alias: str) -> str:
-    """Return the key in `Snapshot.failures` of a model's alias.
-
-    >>> failure_key("usage.pai.cv", "champion"), failure_key("usage.pai.cv", "challenger")
-    ('usage.pai.cv', 'usage.pai.cv@challenger')
-    """
-    return name if alias == CHAMPION else f"{name}@{alias}"
-
-
 @dataclass(slots=True)
 class _Work:
     """The contents of the next snapshot while a refresh builds it, and what was done so far."""
 
-    models: dict[Place, ServedModel]
+    models: dict[str, ServedModel]
     failures: dict[str, str]
     done: list[Reload] = field(default_factory=list)
 
@@ -113,21 +95,18 @@ class ModelSet:
         *,
         past: Callable[[str], Iterable[EndedRun]],
         clock: Callable[[], float],
-        challengers: bool,
         forgotten: Callable[[str], Iterable[Erasure]] = lambda _: (),
     ) -> None:
         self._folder = folder
         self._clock = clock
-        self._aliases = ALIASES if challengers else (CHAMPION,)
         self._seen: dict[str, Mark] = {}
         self._retries: dict[str, float] = {}  # next time, by name
-        self._models: dict[Place, ServedModel] = {}
         self._histories = Histories(past, forgotten)
         self._refreshing = threading.Lock()
-        self.current = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=clock())
+        self.current = Snapshot(champions={}, failures={}, generation=0)
 
     def refresh(self) -> list[Reload]:
-        """Follow the aliases of the models whose files changed, replace `current`, and return what was done.
+        """Follow the pointers of the models whose files changed, replace `current`, and return what was done.
 
         A failed model is tried again when its files change, otherwise after `RETRY_S`.
         """
@@ -138,12 +117,11 @@ class ModelSet:
             due = [name for name in sorted(marks.keys() | self._seen.keys()) if self._is_due(name, marks.get(name))]
             if not due and FOLDER not in self.current.failures:
                 return []
-            work = _Work(models=dict(self._models), failures=dict(self.current.failures))
+            work = _Work(models=dict(self.current.champions), failures=dict(self.current.failures))
             work.failures.pop(FOLDER, None)
             for name in due:
-                well = [self._follow(name, alias, work) for alias in self._aliases]
-                self._remember(name, marks.get(name), well=all(well))
-            if not _same(work.models, self._models) or work.failures != self.current.failures:
+                self._remember(name, marks.get(name), well=self._follow(name, work))
+            if not _same(work.models, self.current.champions) or work.failures != self.current.failures:
                 self._swap(work)
                 give_back_memory()
             return work.done
@@ -162,14 +140,12 @@ class ModelSet:
         `scored(reference, after, upto)` returns the finished jobs that a model scored, in the order of their numbers.
         All workers read the same jobs in the same order, so their weights agree.
         """
-        current = self.current
-        for model in {id(each): each for each in (*current.champions.values(), *current.challengers.values())}.values():
+        for model in self.current.champions.values():
             model.learn(scored, upto)
 
     def reset_weights(self) -> None:
         """Set the weights of every model back to those of its card, so that `weigh` learns them again."""
-        current = self.current
-        for model in (*current.champions.values(), *current.challengers.values()):
+        for model in self.current.champions.values():
             model.forget_weights()
 
     def _folder_away(self) -> list[Reload]:
@@ -177,9 +153,9 @@ class ModelSet:
         if FOLDER in self.current.failures:
             return []
         detail = f"{self._folder.name}: the folder of bundles cannot be listed, expected one; what is loaded serves on"
-        work = _Work(models=dict(self._models), failures={**self.current.failures, FOLDER: detail})
+        work = _Work(models=dict(self.current.champions), failures={**self.current.failures, FOLDER: detail})
         self._swap(work)
-        return [Reload(name=FOLDER, version=None, alias="", result="failed", detail=detail)]
+        return [Reload(name=FOLDER, version=None, result="failed", detail=detail)]
 
     def _is_due(self, name: str, mark: Mark | None) -> bool:
         return mark != self._seen.get(name) or self._clock() >= self._retries.get(name, float("inf"))
@@ -192,33 +168,31 @@ class ModelSet:
         if mark is not None:
             self._seen[name] = mark
 
-    def _follow(self, name: str, alias: str, work: _Work) -> bool:
-        """Load the version that an alias names, or withdraw the model if none does.
+    def _follow(self, name: str, work: _Work) -> bool:
+        """Load the version that a pointer names, or withdraw the model if there is no pointer.
 
         If this fails, keep the former version, record the reason and return False.
         """
-        place, key = (name, alias), failure_key(name, alias)
-        former = work.models.get(place)
+        former = work.models.get(name)
         pointer: Pointer | None = None
         try:
-            pointer = read_pointer(self._folder, name, alias)
-            model = None if pointer is None else _loaded(work, pointer) or self._load(pointer, work)
+            pointer = read_pointer(self._folder, name)
+            model = None if pointer is None else _loaded(former, pointer) or self._load(pointer, work)
         except Exception as error:  # whatever the error, the serving model must stay
             detail = (str(error) if isinstance(error, ServeError) else f"{name}: {type(error).__name__}: {error}")[:500]
-            work.failures[key] = detail
+            work.failures[name] = detail
             version = None if pointer is None else pointer.version
-            work.done.append(Reload(name=name, version=version, alias=alias, result="failed", detail=detail))
+            work.done.append(Reload(name=name, version=version, result="failed", detail=detail))
             return False
-        failed = work.failures.pop(key, None)
+        failed = work.failures.pop(name, None)
         if model is None:
             if former is not None or failed:
                 version = None if former is None else former.bundle.version
-                work.models.pop(place, None)
-                work.done.append(Reload(name=name, version=version, alias=alias, result="withdrawn"))
+                work.models.pop(name, None)
+                work.done.append(Reload(name=name, version=version, result="withdrawn"))
         elif model is not former:
-            work.models[place] = model
-            if alias != CHALLENGER or model is not work.models.get((name, CHAMPION)):  # not compared with itself
-                work.done.append(Reload(name=name, version=model.bundle.version, alias=alias, result="loaded"))
+            work.models[name] = model
+            work.done.append(Reload(name=name, version=model.bundle.version, result="loaded"))
         return True
 
     def _load(self, pointer: Pointer, work: _Work) -> ServedModel:
@@ -230,28 +204,20 @@ class ModelSet:
         return model
 
     def _swap(self, work: _Work) -> None:
-        self._models = work.models
         self._histories.keep([model.bundle for model in work.models.values()])
-        champions = {name: model for (name, alias), model in work.models.items() if alias == CHAMPION}
-        challengers = {name: model for (name, alias), model in work.models.items() if alias == CHALLENGER}
         self.current = Snapshot(
-            champions=MappingProxyType(champions),
-            challengers=MappingProxyType({k: v for k, v in challengers.items() if champions.get(k) is not v}),
+            champions=MappingProxyType(work.models),
             failures=MappingProxyType(work.failures),
             generation=self.current.generation + 1,
-            loaded_at=self._clock(),
         )
 
 
-def _same(models: Mapping[Place, ServedModel], others: Mapping[Place, ServedModel]) -> bool:
+def _same(models: Mapping[str, ServedModel], others: Mapping[str, ServedModel]) -> bool:
     """Return whether two mappings hold the very same models."""
-    return models.keys() == others.keys() and all(model is others[place] for place, model in models.items())
+    return models.keys() == others.keys() and all(model is others[name] for name, model in models.items())
 
 
-def _loaded(work: _Work, pointer: Pointer) -> ServedModel | None:
-    """Return the model that a pointer names if it is already loaded as champion or challenger, otherwise None."""
-    wanted = pointer.name, pointer.version, pointer.digest
-    for model in work.models.values():
-        if (model.bundle.card.name, model.bundle.version, model.bundle.digest) == wanted:
-            return model
-    return None
+def _loaded(former: ServedModel | None, pointer: Pointer) -> ServedModel | None:
+    """Return the loaded model if a pointer names the same version, otherwise None."""
+    same = former and (former.bundle.version, former.bundle.digest) == (pointer.version, pointer.digest)
+    return former if same else None

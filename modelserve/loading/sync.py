@@ -19,7 +19,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from modelserve.bundle.card import canonical_json
-from modelserve.bundle.champions import ALIASES, model_names, read_pointer
+from modelserve.bundle.champions import model_names, read_pointer
 from modelserve.bundle.registry import Mirrored, Verified, mirror
 from modelserve.contract.models import MirrorState
 from modelserve.errors import BundleError, MirrorError
@@ -34,7 +34,7 @@ END_WITHIN_S: Final = 2
 """Seconds after SIGTERM or SIGINT for the running round to end; then the process ends in the middle of it."""
 
 KEPT_VERSIONS: Final = 5
-"""Number of newest versions without an alias that are kept per model, so that their responses can be explained."""
+"""Number of newest former champions that are kept per model, so that their responses can be explained."""
 
 WAIT_MOST_S: Final = 300.0
 """Maximum wait between rounds while the registry is unavailable; the wait doubles with each failure up to this."""
@@ -107,24 +107,20 @@ class Sync:
         self.state = read_state(settings.bundles)
 
     def once(self) -> list[Mirrored]:
-        """Copy the models of every alias, remove old versions, and write the state of this round."""
+        """Copy the champions, remove old versions, and write the state of this round."""
         settings, attempted_at = self._settings, self._clock()
         if settings.tracking_uri is None:
             raise MirrorError("no registry to mirror; set TAUT_SERVE_TRACKING_URI, or serve the models in the folder")
         try:
             settings.bundles.mkdir(parents=True, exist_ok=True)
-            done = [
-                each
-                for alias in ALIASES
-                for each in mirror(settings.tracking_uri, settings.bundles, alias=alias, verified=self._verified)
-            ]
+            done = mirror(settings.tracking_uri, settings.bundles, verified=self._verified)
             for name in model_names(settings.bundles):
                 prune(settings.bundles, name, now=attempted_at)
         except (MirrorError, OSError) as error:
             self.state = self.state.model_copy(update={"attempted_at": attempted_at, "error": str(error)[:500]})
             write_state(settings.bundles, self.state)
             raise error if isinstance(error, MirrorError) else MirrorError(f"bundles: {error}") from error
-        failing = tuple(f"{each.name}@{each.alias}: {each.detail}" for each in done if each.outcome == "failed")
+        failing = tuple(f"{each.name}: {each.detail}" for each in done if each.outcome == "failed")
         self.state = SyncState(at=self._clock(), attempted_at=attempted_at, error=None, failing=failing)
         write_state(settings.bundles, self.state)
         return done
@@ -142,10 +138,10 @@ class Sync:
                 if self._logged.pop(REGISTRY, None):
                     logger.info("registry is available again")
                 for each in done:
-                    line = f"{each.name}@{each.version} {each.alias} {each.outcome}"
+                    line = f"{each.name}@{each.version} {each.outcome}"
                     level = logging.WARNING if each.outcome == "failed" else logging.INFO
                     self._log(
-                        f"{each.name}@{each.alias}",
+                        each.name,
                         f"{line}: {each.detail}" if each.detail else line,
                         logging.DEBUG if each.outcome == "present" else level,
                     )
@@ -171,7 +167,7 @@ def wait_s(every_s: float, failed: int, drawn: float) -> float:
 
 
 def prune(folder: Path, name: str, *, now: float) -> list[str]:
-    """Remove the versions of a model without an alias, except the newest `KEPT_VERSIONS`, and return those removed.
+    """Remove the versions of a model but its champion and the newest `KEPT_VERSIONS`, and return those removed.
 
     Temporary folders of interrupted downloads are removed as well.
     """
@@ -180,15 +176,11 @@ def prune(folder: Path, name: str, *, now: float) -> list[str]:
         if each.name.startswith(".") and now - each.lstat().st_mtime > LEFTOVER_S:
             shutil.rmtree(each, ignore_errors=True)
     held = sorted((each for each in inside if each.name.isdigit()), key=lambda each: int(each.name))
-    meant = set()
-    for alias in ALIASES:
-        try:
-            pointer = read_pointer(folder, name, alias)
-        except BundleError:
-            return []  # the alias is unknown, so remove nothing
-        if pointer is not None:
-            meant.add(pointer.version)
-    old = [each for each in held if each.name not in meant][:-KEPT_VERSIONS]
+    try:
+        pointer = read_pointer(folder, name)
+    except BundleError:
+        return []  # the champion is unknown, so remove nothing
+    old = [each for each in held if pointer is None or each.name != pointer.version][:-KEPT_VERSIONS]
     for each in old:
         if each.is_symlink():
             each.unlink()

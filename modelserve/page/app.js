@@ -51,7 +51,7 @@ async function open() {
 async function showOffered() {
   const models = await showModels();
   offer(models);
-  const serving = models.filter((each) => each.alias === "champion").length;
+  const serving = models.length;
   setState(serving ? "up" : "none", serving ? `Answering with ${count(serving, "model")}` : "No model serves");
 }
 

@@ -18,7 +18,7 @@ const TARGETS = { cpu_cores: "CPU", mem_gib: "Memory", gpus: "GPU", gpu_mem_gib:
 /** Ask for the models and show them; returns the rows, for whoever offers traces and types. */
 export async function showModels() {
   const [{ models, failures }, drift] = await Promise.all([get("v1/models"), optional(get("v1/drift"))]);
-  const standing = new Map((drift?.models ?? []).map((each) => [key(each), each]));
+  const standing = new Map((drift?.models ?? []).map((each) => [each.name, each]));
   const runtime = models.filter((each) => each.kind === "runtime");
   const usage = models.filter((each) => each.kind === "usage");
   byId("models-says").textContent = models.length
@@ -32,7 +32,7 @@ export async function showModels() {
     runtime.length ? runTimes(runtime, standing) : null,
     usage.length ? peaks(usage, standing) : null);
   const first = runtime[0] ?? usage[0];
-  if (first) await showModel(first, standing.get(key(first)));
+  if (first) await showModel(first, standing.get(first.name));
   else byId("model-detail").hidden = true;
   return models;
 }
@@ -41,13 +41,13 @@ export async function showModels() {
 export async function showModel(row, standing) {
   newest = row;
   for (const each of document.querySelectorAll("#models-body button")) {
-    each.setAttribute("aria-pressed", String(each.dataset.model === key(row)));
+    each.setAttribute("aria-pressed", String(each.dataset.model === row.name));
   }
   byId("model-detail").hidden = false;
   byId("model-detail-title").textContent = `What ${row.name}@${row.version ?? "?"} depends on`;
   byId("model-detail-says").textContent = "";
   try {
-    const said = await get(`v1/models/${encodeURIComponent(row.name)}/importances?alias=${row.alias}`);
+    const said = await get(`v1/models/${encodeURIComponent(row.name)}/importances`);
     if (newest !== row) return;
     put(byId("model-detail-body"), importances(said), standing ? facts(row, standing) : null);
   } catch (refused) {
@@ -69,7 +69,7 @@ function runTimes(rows, standing) {
   return table("Run-time models", columns, rows.map((row) => [
     chosen(row, standing), row.trace, version(row), percent(row.metrics.within_2x), percent(row.metrics.coverage_p90),
     row.metrics.mae_h === undefined || row.metrics.mae_h === null ? "–" : duration(row.metrics.mae_h * 3600),
-    `${number(row.rows)} jobs`, age(row), verdict(standing.get(key(row))),
+    `${number(row.rows)} jobs`, age(row), verdict(standing.get(row.name)),
   ]), { shown: true });
 }
 
@@ -83,16 +83,16 @@ function peaks(rows, standing) {
   return table("Peak-use models", columns, rows.map((row) => [
     chosen(row, standing), row.trace, version(row),
     ...Object.keys(TARGETS).map((target) => percent(row.metrics[`${target}_coverage`])),
-    `${number(row.rows)} jobs`, age(row), verdict(standing.get(key(row))),
+    `${number(row.rows)} jobs`, age(row), verdict(standing.get(row.name)),
   ]), { shown: true });
 }
 
 function chosen(row, standing) {
-  const made = button(row.task_type, () => showModel(row, standing.get(key(row))).catch(() => {}), {
+  const made = button(row.task_type, () => showModel(row, standing.get(row.name)).catch(() => {}), {
     class: "link", "aria-pressed": "false", "aria-controls": "model-detail",
-    "aria-label": `What ${row.name} ${row.alias} depends on` });
-  made.dataset.model = key(row);
-  return row.alias === "champion" ? made : [made, " ", html("span", { class: "tag" }, row.alias)];
+    "aria-label": `What ${row.name} depends on` });
+  made.dataset.model = row.name;
+  return made;
 }
 
 function version(row) {
@@ -113,7 +113,7 @@ function verdict(standing) {
 
 function failed(failures) {
   return html("div", { class: "notice wrong" }, html("p", {}, "Not loaded; the version before serves where there was one:"),
-    html("ul", {}, ...failures.map((each) => html("li", {}, html("b", {}, `${each.name} ${each.alias}`), `: ${each.error}`))));
+    html("ul", {}, ...failures.map((each) => html("li", {}, html("b", {}, each.name), `: ${each.error}`))));
 }
 
 function importances(said) {
@@ -146,8 +146,6 @@ function facts(row, standing) {
       + (standing.error.expected_mean_absolute_log === null ? ""
         : `, ${number(standing.error.expected_mean_absolute_log, 2)} at training`));
   }
-  const moved = standing.inputs.features.slice(0, 3).map((each) => `${each.feature} (${number(each.psi, 2)})`);
-  if (moved.length) said.push(`inputs moved most: ${moved.join(", ")}`);
   const lately = said.length ? `Since training: ${said.join("; ")}.` : "No feedback yet: drift cannot be judged.";
   return html("p", { class: "says" }, `${lately} ${count(row.features, "feature")}.`);
 }
@@ -159,8 +157,4 @@ async function optional(asked) {
     if (refused.isAboutToken) throw refused;
     return null;
   }
-}
-
-function key(each) {
-  return `${each.name} ${each.alias}`;
 }

@@ -1,34 +1,29 @@
-"""The stored answer log (answers with models, versions and evidence), and shadow comparisons of challengers."""
+"""The stored answer log: answers with models, versions and evidence."""
 
 import json
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import Select, delete, exists, false, func, insert, or_, select
+from sqlalchemy import Select, delete, false, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from modelserve.store.changes import KINDS, Erasure
 from modelserve.store.finished import RESOURCES
-from modelserve.store.store import ANSWERS, CHANGES, COMPARISONS, Store
+from modelserve.store.store import ANSWERS, Store
 
 __all__ = [
     "UNREADABLE",
     "AnswerRecord",
-    "Comparison",
     "Part",
     "answers_between",
     "delete_answers",
-    "delete_orphans",
     "named_answers",
     "newest_answers",
-    "newest_comparisons",
     "prune_answers",
     "read_answer",
     "write_answers",
-    "write_comparisons",
 ]
 
 Json = Mapping[str, Any]  # Any: JSON values
@@ -204,72 +199,10 @@ def _pages(found: Iterable[tuple[int, int]], limit_bytes: int) -> Iterator[list[
 
 
 def delete_answers(store: Store, answer_ids: Sequence[str]) -> int:
-    """Delete the records with the ids `answer_ids` and their shadow comparisons; return the number of records."""
+    """Delete the records with the ids `answer_ids` and return their number."""
     gone = 0
     for begin in range(0, len(answer_ids), _PAGE):
         batch = list(answer_ids[begin : begin + _PAGE])
         with store.writing("deleting answers") as connection:
-            connection.execute(delete(COMPARISONS).where(COMPARISONS.c.answer_id.in_(batch)))
             gone += connection.execute(delete(ANSWERS).where(ANSWERS.c.answer_id.in_(batch))).rowcount
     return gone
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The predictions of a champion and its challenger for one job; `cluster` is empty if none was named."""
-
-    answer_id: str
-    at: float
-    trace: str
-    cluster: str
-    job_id: str
-    champion: str
-    challenger: str
-    p50_s: float | None
-    p90_s: float | None
-    challenger_p50_s: float | None
-    challenger_p90_s: float | None
-
-
-_LOGGED: Final = exists().where(ANSWERS.c.answer_id == COMPARISONS.c.answer_id).correlate(COMPARISONS)
-_COLUMNS: Final = tuple(COMPARISONS.c[field.name] for field in fields(Comparison))
-
-
-def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) -> None:
-    """Write comparisons in one transaction, and delete all but about the newest `kept`.
-
-    If a user was erased after a comparison was made, the comparison is kept only if its answer is still in the log.
-    """
-    if not rows:
-        return
-    newest = select(func.max(COMPARISONS.c.n)).scalar_subquery()
-    ids = sorted({row.answer_id for row in rows})
-    last_erasure = select(func.max(CHANGES.c.at)).where(CHANGES.c.kind == KINDS[Erasure]).scalar_subquery()
-    erased_since = COMPARISONS.c.at <= last_erasure
-    with store.writing("storing comparisons") as connection:
-        connection.execute(insert(COMPARISONS), [asdict(row) for row in rows])
-        connection.execute(delete(COMPARISONS).where(COMPARISONS.c.n <= newest - kept))
-        connection.execute(delete(COMPARISONS).where(COMPARISONS.c.answer_id.in_(ids), erased_since, ~_LOGGED))
-
-
-def delete_orphans(store: Store, *, since: float, until: float) -> int:
-    """Delete the comparisons between two Unix times whose answers are not in the log; return their number."""
-    span = (COMPARISONS.c.at >= since, COMPARISONS.c.at <= until)
-    with store.writing("deleting comparisons") as connection:
-        return connection.execute(delete(COMPARISONS).where(*span, ~_LOGGED)).rowcount
-
-
-def newest_comparisons(
-    store: Store, *, limit: int, pair: tuple[str, str] | None = None, clusters: Collection[str] | None = None
-) -> list[Comparison]:
-    """Return up to `limit` comparisons, the newest first.
-
-    With `pair`, only those of this champion and challenger; with `clusters`, only those of jobs in these clusters.
-    """
-    asked = select(*_COLUMNS).order_by(COMPARISONS.c.n.desc()).limit(limit)
-    if pair is not None:
-        asked = asked.where(COMPARISONS.c.champion == pair[0], COMPARISONS.c.challenger == pair[1])
-    if clusters is not None:
-        asked = asked.where(COMPARISONS.c.cluster.in_(sorted(clusters)))
-    with store.reading("reading comparisons") as connection:
-        return [Comparison(**row) for row in connection.execute(asked).mappings()]

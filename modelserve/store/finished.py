@@ -38,8 +38,8 @@ TRUSTS: Final[tuple[Trust, ...]] = ("shown", "bounded", "believed")
 OOM: Final = "oom"
 """The outcome of a job that was killed because it ran out of memory."""
 RESOURCES: Final = ("cpu_cores", "mem_gib", "gpus")
-ScoredBy = Literal["run_time", "usage", "challenger"]
-"""Which of the models that predicted a job: the run-time champion, the usage champion or the challenger."""
+ScoredBy = Literal["run_time", "usage"]
+"""Which of the two models that predicted a job."""
 Identity = tuple[str, str, str, str]
 """Key of a finished job: trace, cluster (empty if none was named), job id and role."""
 
@@ -113,10 +113,7 @@ class Finished(Outcome):
     digest: str
     run_time_model: str | None = None
     usage_model: str | None = None
-    challenger_model: str | None = None
     p50_s: float | None = None
-    challenger_p50_s: float | None = None
-    challenger_p90_s: float | None = None
     peak_cpu_cores: float | None = None
     peak_gpus: float | None = None
     peak_gpu_mem_gib: float | None = None

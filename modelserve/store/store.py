@@ -77,15 +77,14 @@ CHANGES: Final = Table(
     *_columns(BigInteger, "submit_us start_us end_us"),
     *_columns(Float(53), "run_s req_cpu_cores req_mem_gib req_gpus alloc_cpu_cores alloc_mem_gib alloc_gpus"),
     *_columns(Float(53), "used_cpu_cores used_gpus mem_max_gib gpu_mem_max_gib"),
-    *_columns(Text, "run_time_model usage_model challenger_model forecasts"),
-    *_columns(Float(53), "p50_s p90_s challenger_p50_s challenger_p90_s"),
+    *_columns(Text, "run_time_model usage_model forecasts"),
+    *_columns(Float(53), "p50_s p90_s"),
     *_columns(Float(53), "peak_cpu_cores peak_mem_gib peak_gpus peak_gpu_mem_gib"),
     UniqueConstraint("trace", "cluster", "job_id", "role", "caller", "kind", "outcome", name="taut_changes_report"),
     Index("taut_changes_of_kind", "kind", "seq"),
     Index("taut_changes_of_type", "trace", "task_type", "seq"),
     Index("taut_changes_of_run_time_model", "run_time_model", "seq"),
     Index("taut_changes_of_usage_model", "usage_model", "seq"),
-    Index("taut_changes_of_challenger_model", "challenger_model", "seq"),
     Index("taut_changes_of_user", "trace", "user"),
 )
 """All changes that workers learn from, one row each; `modelserve.store.changes` has the columns of each kind.
@@ -108,17 +107,6 @@ ANSWERS: Final = Table(
     sqlite_autoincrement=True,
 )
 """The answer log: each answer with its inputs; `weight` is the size of the record in bytes."""
-
-COMPARISONS: Final = Table(
-    "taut_comparisons",
-    METADATA,
-    Column("n", _Counted, primary_key=True, autoincrement=True),
-    *_columns(Text, "answer_id trace cluster job_id champion challenger", nullable=False),
-    Column("at", Float(53), nullable=False),
-    *_columns(Float(53), "p50_s p90_s challenger_p50_s challenger_p90_s"),
-    sqlite_autoincrement=True,
-)
-"""Shadow comparisons: predictions of a champion and its challenger for the same job."""
 
 EXPECTED_URL: Final = "sqlite:///file or postgresql+psycopg://user@host/database"
 WAIT_S: Final = 5

@@ -18,7 +18,6 @@ from modelserve.bundle.alike import Alike
 from modelserve.bundle.bundle import write_bundle
 from modelserve.bundle.card import RESPONSE, Card, Importance, ResponseState, answer_of, card_from
 from modelserve.bundle.combination import Combination
-from modelserve.bundle.population import Population
 from pipelines.models.boosting import FittedForest
 from pipelines.models.judging import Verdict, judge
 
@@ -38,9 +37,9 @@ class TrainedModel:
     holds the jobs after `until`, the training cut. `importances` and `resource_importances` are permutation importances
     on held-out rows, empty for the reason `no_importances`; requests of `important` resources are not shrunk. `support`
     is the lowest and highest request of each resource in the training rows. `metrics` are those of the row of
-    `evaluation` that serves, or by `<target>_<metric>`. `population` is the distribution of each feature in the `rows`
-    training rows. `alike` are bounds of the use of similar jobs (usage models); `combination`, `forest`, `typical_s`,
-    `response` and `curves` (`evaluate.learning_curves`) are of run-time models.
+    `evaluation` that serves, or by `<target>_<metric>`. `rows` counts the training rows. `alike` are bounds of the use
+    of similar jobs (usage models); `combination`, `forest`, `typical_s`, `response` and `curves`
+    (`evaluate.learning_curves`) are of run-time models.
     """
 
     name: str
@@ -62,7 +61,6 @@ class TrainedModel:
     until: datetime
     rows: int
     data_fingerprint: str
-    population: Population | None = None
     alike: tuple[Alike, ...] | None = None
     combination: Combination | None = None
     forest: FittedForest | None = None
@@ -121,7 +119,6 @@ def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:
         boosters=model.boosters,
         history=model.history,
         importances=[Importance.model_validate(row) for row in model.importances],
-        population=model.population,
         forest=None if model.forest is None else (model.forest.trees, model.forest.values),
     )
 

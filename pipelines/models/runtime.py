@@ -8,7 +8,6 @@ import polars as pl
 
 from modelserve.bundle.card import FITTED, RESPONSE, RUNTIME_TARGET
 from modelserve.bundle.combination import Combination, forecasts_of
-from modelserve.bundle.population import Population
 from modelserve.bundle.run_times import QUANTILE_NAMES
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
@@ -112,7 +111,6 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         until=until,
         rows=len(fitted.trained),
         data_fingerprint=fingerprint(trained),
-        population=Population.of(fitted.matrix[fitted.trained], fitted.contract) if len(fitted.trained) else None,
     )
 
 

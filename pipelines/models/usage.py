@@ -17,7 +17,6 @@ import xgboost as xgb
 
 from features.vocabulary import Status
 from modelserve.bundle.alike import PARAMETER_SERVER, SIMILAR_ROOM, Alike, alike_key
-from modelserve.bundle.population import Population
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
 from pipelines.models.baselines import rank_quantile
@@ -163,7 +162,6 @@ def train_usage(setting: Setting, task_type: str) -> TrainedModel:
         until=until,
         rows=len(trained),
         data_fingerprint=fingerprint(examples.jobs[trained]),
-        population=Population.of(matrix[trained], contract),
     )
 
 

@@ -32,7 +32,7 @@ class Log:
         return True
 
 
-def service_of(folder: Path, *, learned: Learned | None = None, shadow: object = None, **settings: object) -> Service:
+def service_of(folder: Path, *, learned: Learned | None = None, **settings: object) -> Service:
     """Return a service over the folder's models; `service.log.records` are its answers, `NOW` is its time."""
     models = models_of(folder)
     models.refresh()
@@ -43,7 +43,6 @@ def service_of(folder: Path, *, learned: Learned | None = None, shadow: object =
         store=SimpleNamespace(close=lambda: None),  # type: ignore[arg-type]
         log=Log(),  # type: ignore[arg-type]
         feed=SimpleNamespace(learned=known, fresh=lambda: known),  # type: ignore[arg-type]
-        shadow=shadow,  # type: ignore[arg-type]
         clock=lambda: NOW,
     )
 

@@ -24,7 +24,7 @@ NOW = 1_600_000_000.0
 ACCOUNTING = Caller(name="slurm", scopes=frozenset({Scope.ACCOUNTING}))
 """The caller whose reports are believed."""
 ABOUT = ("trace", "cluster", "job_id", "role", "user", "group")
-NO_MODELS = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=0.0)
+NO_MODELS = Snapshot(champions={}, failures={}, generation=0)
 
 JOB = Finished(
     trace="pai",

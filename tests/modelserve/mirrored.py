@@ -23,17 +23,17 @@ class Folder:
         self.path = path
         self.sources = sources
 
-    def add(self, name: str, version: str, alias: str = "champion", source: Path | None = None) -> Path:
+    def add(self, name: str, version: str, source: Path | None = None) -> Path:
         kept = source or self.sources[name.partition(".")[0]]
         place = self.path / name / version
         if not place.exists():
             shutil.copytree(kept, place)
-        self.point(name, version, alias)
+        self.point(name, version)
         return place
 
-    def point(self, name: str, version: str, alias: str = "champion") -> None:
+    def point(self, name: str, version: str) -> None:
         digest = hashlib.sha256((self.path / name / version / "checksums.json").read_bytes()).hexdigest()
-        write_pointer(self.path, Pointer(name=name, version=version, alias=alias, run_id=None, digest=digest))
+        write_pointer(self.path, Pointer(name=name, version=version, run_id=None, digest=digest))
 
 
 def reseal(place: Path, *, surplus: bool = False) -> None:
@@ -56,7 +56,7 @@ class Clock:
 def models_of(folder: Path, **changes: object) -> "ModelSet":
     from modelserve.loading.models import ModelSet  # compiles kernels: only for the tests that need it
 
-    settings = {"past": lambda trace: (), "clock": Clock(), "challengers": True}
+    settings = {"past": lambda trace: (), "clock": Clock()}
     return ModelSet(folder, **{**settings, **changes})
 
 

@@ -38,7 +38,7 @@ def test_neither_answering_nor_loading_models_imports_mlflow_pandas_or_sklearn(
         "print('answered', heavy())\n"
         "import modelserve.calls.catalogue, modelserve.calls.recommendations, modelserve.service\n"
         "from modelserve.loading.models import ModelSet\n"
-        f"models = ModelSet(Path({str(folder.path)!r}), past=lambda trace: (), clock=time.time, challengers=True)\n"
+        f"models = ModelSet(Path({str(folder.path)!r}), past=lambda trace: (), clock=time.time)\n"
         "models.refresh()\n"
         "assert len(models.current.champions) == 2, models.current.failures\n"
         "print('loaded', heavy())"

@@ -217,7 +217,7 @@ def test_pointers(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.getbasetemp() / "pointed"
     file = pointer_file(folder, "runtime.pai.ctr")
     file.parent.mkdir(parents=True, exist_ok=True)
-    whole = Pointer(name="runtime.pai.ctr", version="1", alias="champion", run_id=None, digest="0" * 64)
+    whole = Pointer(name="runtime.pai.ctr", version="1", run_id=None, digest="0" * 64)
 
     def parse(data: bytes) -> bool:
         file.write_bytes(data)

@@ -64,10 +64,8 @@ def hollow(tmp_path: Path) -> Callable[..., FastAPI]:
     def make(**settings: object) -> FastAPI:
         snapshot = SimpleNamespace(
             champions={name: model(name, "7") for name in ("runtime.pai.ctr", "usage.other.ctr")},
-            challengers={},
             failures={"runtime.pai.cv": "checksums.json: gone"},
             generation=3,
-            loaded_at=0.0,
         )
         service = Service(
             settings=ServeSettings(bundles=tmp_path, **settings),

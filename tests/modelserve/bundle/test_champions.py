@@ -24,7 +24,7 @@ def folder(small_bundles: dict[str, Path], tmp_path: Path) -> Path:
         name = f"{kind}.pai.ctr"
         shutil.copytree(small_bundles[kind], tmp_path / name / version)
         digest = read_bundle(small_bundles[kind]).digest
-        write_pointer(tmp_path, Pointer(name=name, version=version, alias="champion", run_id=None, digest=digest))
+        write_pointer(tmp_path, Pointer(name=name, version=version, run_id=None, digest=digest))
     return tmp_path
 
 

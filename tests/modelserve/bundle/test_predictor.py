@@ -27,7 +27,7 @@ def live(bundles: dict[str, Bundle]) -> Predictor:
     from modelserve.loading.served import ServedModel
 
     champions = {name: ServedModel.of(bundle, OnlineHistory(bundle.history)) for name, bundle in bundles.items()}
-    snapshot = Snapshot(champions=champions, challengers={}, failures={}, generation=1, loaded_at=0.0)
+    snapshot = Snapshot(champions=champions, failures={}, generation=1)
     return LivePredictor(RequestContext(snapshot=snapshot, learned=Learned()))
 
 

@@ -1,17 +1,9 @@
-import math
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 
 from modelserve.callers import ANYONE, Caller
 from modelserve.errors import NotKnown
 from modelserve.scopes import Scope
 from modelserve.service import Service
-from modelserve.store import Store
-from modelserve.store.answers import Comparison, write_comparisons
 from tests.modelserve.answering import service_of
 from tests.modelserve.conftest import write_small_bundle
 from tests.modelserve.mirrored import NAME, USAGE, Folder
@@ -51,74 +43,17 @@ def test_a_name_that_is_none_is_refused_shortly(service: Service, name: str) -> 
         assert len(str(error.value)) < 300
 
 
-def test_one_model_shows_its_challenger_and_its_failure(service: Service, folder: Folder) -> None:
-    place = folder.add(NAME, "2", alias="challenger", source=folder.sources["runtime"])
+def test_one_model_shows_its_failure(service: Service, folder: Folder) -> None:
     folder.add(USAGE, "2")
     (folder.path / USAGE / "2" / "card.json").write_text("{}")
     service.models.refresh()
 
     shown, broken = service.show_model(ANYONE, NAME), service.show_model(ANYONE, USAGE)
 
-    assert (shown.champion.version, shown.challenger.version, shown.failures) == ("1", "2", ())
-    assert shown.challenger.alias == "challenger"
-    assert place.name == "2"
+    assert (shown.champion.version, shown.failures) == ("1", ())
     assert broken.champion.version == "1"
-    assert [(each.name, each.alias) for each in broken.failures] == [(USAGE, "champion")]
+    assert [each.name for each in broken.failures] == [USAGE]
     assert "card.json" in broken.failures[0].error
-
-
-def compared(i: int, champion: str, cluster: str = "c1", **changes: object) -> Comparison:
-    said = {"p50_s": 100.0, "p90_s": 200.0, "challenger_p50_s": 100.0 * math.exp(0.1 * i), "challenger_p90_s": 300.0}
-    return Comparison(
-        answer_id=f"a{i}",
-        at=float(i),
-        trace="pai",
-        cluster=cluster,
-        job_id="j",
-        champion=champion,
-        challenger=f"{NAME}@2",
-        **{**said, **changes},
-    )
-
-
-@pytest.fixture
-def challenged(service: Service, folder: Folder, tmp_path: Path) -> Iterator[Service]:
-    """Return a service with a challenger beside each champion, and a store of comparisons."""
-    folder.add(NAME, "2", alias="challenger", source=folder.sources["runtime"])
-    folder.add(USAGE, "2", alias="challenger", source=folder.sources["usage"])
-    service.models.refresh()
-    store = Store.open(f"sqlite:///{tmp_path}/serve.db")
-    yield replace(service, store=store, shadow=SimpleNamespace(dropped=3))  # type: ignore[arg-type]
-    store.close()
-
-
-def test_a_challenger_is_shown_beside_the_champion(challenged: Service) -> None:
-    theirs = [compared(i, f"{NAME}@1") for i in range(11)]
-    unknown = compared(40, f"{NAME}@1", challenger_p50_s=None)
-    former = compared(50, f"{NAME}@0")
-    write_comparisons(challenged.store, [*theirs, unknown, former], kept=100)
-
-    shown = challenged.show_model(ANYONE, NAME).shadow
-
-    assert (shown.jobs, shown.dropped) == (11, 3)
-    assert shown.median_log_ratio == pytest.approx(0.5)
-    assert shown.p90_abs_log_ratio == pytest.approx(0.9)
-
-
-def test_a_caller_sees_comparisons_of_its_own_clusters_only(challenged: Service) -> None:
-    write_comparisons(challenged.store, [compared(1, f"{NAME}@1"), compared(9, f"{NAME}@1", cluster="c2")], kept=100)
-    bound = Caller(name="c1", scopes=frozenset({Scope.PREDICT}), clusters=frozenset({"c1"}))
-
-    assert challenged.show_model(bound, NAME).shadow.jobs == 1
-    assert challenged.show_model(bound, NAME).shadow.median_log_ratio == pytest.approx(0.1)
-
-
-def test_nothing_is_said_of_what_is_not_compared(challenged: Service) -> None:
-    nothing_yet, of_use = challenged.show_model(ANYONE, NAME).shadow, challenged.show_model(ANYONE, USAGE)
-
-    assert (nothing_yet.jobs, nothing_yet.median_log_ratio, nothing_yet.p90_abs_log_ratio) == (0, None, None)
-    assert of_use.challenger is not None
-    assert of_use.shadow is None
 
 
 def test_a_model_that_could_never_be_loaded_is_known_by_its_failure(folder: Folder) -> None:
@@ -147,8 +82,3 @@ def test_an_answer_without_columns_has_explicitly_no_importances(folder: Folder)
     assert (none.version, none.importances, none.reason) == ("2", None, reason)
     assert (none.response.trusted, none.response.importances[0].resource) == (False, "net_bytes_per_s")
     assert (some.importances[0].feature, some.reason, some.response) == ("req_gpus", None, None)
-
-
-def test_an_alias_that_nothing_has_is_said_so(service: Service) -> None:
-    with pytest.raises(NotKnown, match="no challenger is loaded"):
-        service.importances_of(ANYONE, NAME, "challenger")

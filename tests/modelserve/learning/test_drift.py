@@ -1,28 +1,20 @@
-"""Drift: verdicts by hand-worked figures, from finished jobs and from the log of answers, within reach."""
+"""Drift: verdicts by hand-worked figures, from finished jobs, within reach."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from sqlalchemy import text
 
-from features.build import build
-from features.history import History
 from modelserve.bundle.bundle import read_bundle, write_bundle
-from modelserve.bundle.population import Population
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import ModelDrift
-from modelserve.learning.drift import THRESHOLDS
-from modelserve.loading.served import Scored, encode_features
 from modelserve.scopes import Scope
-from modelserve.store.answers import write_answers
 from modelserve.store.changes import insert_finished
 from modelserve.store.finished import Finished
-from tests.modelserve.conftest import make_jobs, make_usage
-from tests.modelserve.feedback_cases import JOB, answer_record, context_of, service_of
+from tests.modelserve.feedback_cases import JOB, service_of
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
 
 EAST = Caller(name="east", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
@@ -32,11 +24,9 @@ METRICS = {
 }
 
 
-def with_population(source: Path, place: Path, name: str) -> Path:
-    """Write a bundle again with a population and figures to be held to."""
+def with_figures(source: Path, place: Path, name: str) -> Path:
+    """Write a bundle again with figures to be held to."""
     bundle = read_bundle(source)
-    jobs = make_jobs()
-    frame = build(jobs, History.of(jobs, make_usage(jobs)), bundle.contract.names)
     write_bundle(
         place,
         card=bundle.card.model_copy(update={"metrics": METRICS[name]}),
@@ -44,7 +34,6 @@ def with_population(source: Path, place: Path, name: str) -> Path:
         boosters=bundle.boosters,
         history=bundle.history,
         importances=bundle.importances,
-        population=Population.of(bundle.contract.encode(frame), bundle.contract),
     )
     return place
 
@@ -55,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, Pa
     made = Folder(place / "bundles", small_bundles)
     for name in (NAME, USAGE):
         kind = name.partition(".")[0]
-        made.add(name, "7", source=with_population(small_bundles[kind], place / kind, name))
+        made.add(name, "7", source=with_figures(small_bundles[kind], place / kind, name))
     return made.path
 
 
@@ -80,33 +69,6 @@ def told(service: Any, name: str = NAME, caller: Caller = ANYONE) -> ModelDrift:
     return model
 
 
-def answers_of(service: Any, name: str, matrix: np.ndarray, *, cluster: str = "east", trace: str = "pai") -> None:
-    model = service.models.current.champions[name]
-    records = []
-    for i in range(0, len(matrix), 50):
-        part = np.ascontiguousarray(matrix[i : i + 50])
-        scored = Scored(
-            model=model.reference,
-            digest=model.bundle.digest,
-            rows=np.arange(len(part)),
-            matrix=part,
-            reference_log_s=np.zeros((len(part), 2)),
-            shift_log_s=np.zeros((len(part), 2)),
-            evidence=np.zeros((len(part), 3), dtype=np.int64),
-            runs=np.zeros(len(part), dtype=np.int64),
-        )
-        said = {"trace": trace, "models": model.reference, "features": encode_features([scored])}
-        context = context_of(*[{"job_id": "a", "cluster": cluster}] * len(part))
-        records.append(answer_record(f"{cluster}-{name}-{i}", context=context, **said))
-    write_answers(service.store, records)
-
-
-def test_a_call_that_names_no_trace_is_looked_at_as_well(service: Any) -> None:
-    answers_of(service, NAME, rows_of(service, NAME), trace="")
-
-    assert told(service).inputs.rows > THRESHOLDS.least_rows
-
-
 def test_errors_alone_read_no_answers(service: Any) -> None:
     insert_finished(service.store, finished(100))
     with service.store.writing("taking the answers away") as connection:
@@ -119,18 +81,11 @@ def test_errors_alone_read_no_answers(service: Any) -> None:
     assert errors[NAME].mean_absolute_log is not None
 
 
-def rows_of(service: Any, name: str) -> np.ndarray:
-    contract = service.models.current.champions[name].bundle.contract
-    jobs = make_jobs()
-    return contract.encode(build(jobs, History.of(jobs, make_usage(jobs)), contract.names))
-
-
 def test_nothing_is_said_of_what_nobody_reported(service: Any) -> None:
     answer = service.read_drift(ANYONE)
 
     assert [(each.name, each.verdict) for each in answer.models] == [(NAME, "unknown"), (USAGE, "unknown")]
     assert answer.window == 200
-    assert (answer.thresholds.psi_watch, answer.thresholds.psi_drifted) == (0.1, 0.2)
 
 
 def test_a_model_that_keeps_its_word_is_ok(service: Any) -> None:
@@ -193,47 +148,14 @@ def test_use_is_judged_by_jobs_that_could_use_what_they_wanted(service: Any) -> 
     assert (coverage["cpu_cores"].jobs, coverage["cpu_cores"].verdict) == (200, "ok")
 
 
-def test_inputs_like_those_of_training_are_ok_and_others_are_not(service: Any) -> None:
-    rows = rows_of(service, NAME)
-    answers_of(service, NAME, rows)
-    same = told(service).inputs
-    column = service.models.current.champions[NAME].bundle.contract.names.index("req_gpus")
-    rows[:, column] *= 40.0
-    answers_of(service, NAME, np.repeat(rows, 7, axis=0), cluster="moved")
-    moved = told(service).inputs
-
-    assert (same.rows, same.verdict) == (300, "ok")
-    assert same.psi == pytest.approx(0.0, abs=1e-9)
-    # All the importance is that feature's.
-    assert (moved.rows, moved.verdict, moved.features[0].feature) == (2000, "drifted", "req_gpus")
-
-
-def test_a_bundle_without_a_population_says_nothing_of_inputs(
-    service: Any, folder: Path, small_bundles: dict[str, Path], tmp_path: Path
-) -> None:
-    older = Folder(tmp_path / "older", small_bundles)
-    older.add(NAME, "7")
-    models = models_of(older.path)
-    models.refresh()
-    bare = service_of(tmp_path / "bare.db", models)
-    answers_of(bare, NAME, rows_of(bare, NAME))
-
-    inputs = told(bare).inputs
-
-    assert (inputs.rows, inputs.psi, inputs.verdict) == (300, None, "unknown")
-    bare.store.close()
-
-
 def test_tenants_are_judged_by_their_own(service: Any) -> None:
     west = [replace(job, job_id=f"w-{job.job_id}", cluster="west", p90_s=6.0) for job in finished(100)]
     insert_finished(service.store, west)
     insert_finished(service.store, finished(60))
-    answers_of(service, NAME, rows_of(service, NAME), cluster="west")
 
     model = told(service, caller=EAST)
 
     assert (model.coverage[0].jobs, model.coverage[0].verdict) == (60, "ok")
-    assert model.inputs.rows == 0
     nobody = Caller(name="n", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"philly"}))
     assert service.read_drift(nobody).models == ()
 

@@ -10,14 +10,7 @@ import pytest
 from modelserve.callers import ANYONE, Caller
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.scopes import Scope
-from modelserve.store.answers import (
-    AnswerRecord,
-    Comparison,
-    newest_answers,
-    newest_comparisons,
-    write_answers,
-    write_comparisons,
-)
+from modelserve.store.answers import AnswerRecord, newest_answers, write_answers
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import ACCOUNTING, NOW, answer_record, body, context_of, row
 
@@ -27,12 +20,6 @@ EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"p
 
 def answered(answer_id: str, *jobs: dict[str, str], trace: str = "pai") -> AnswerRecord:
     return answer_record(answer_id, trace=trace, context=context_of(*({"job_id": "a", **job} for job in jobs)))
-
-
-def compared(answer_id: str, at: float = NOW - 1) -> Comparison:
-    figures = dict.fromkeys(("p50_s", "p90_s", "challenger_p50_s", "challenger_p90_s"), 1.0)
-    names = {"trace": "pai", "cluster": "", "job_id": "a", "champion": "m@1", "challenger": "m@2"}
-    return Comparison(answer_id=answer_id, at=at, **names, **figures)
 
 
 def jobs_left(service: Any) -> list[str]:
@@ -147,18 +134,6 @@ def test_what_another_worker_wrote_before_it_heard_goes_when_it_hears(service: A
     other.feed.poll()
 
     assert answers_left(service) == []
-
-
-def test_comparisons_of_answers_that_went_do_not_come_back(service: Any) -> None:
-    write_answers(service.store, [answered("theirs", {"user": "u1"}), answered("kept", {"user": "u2"})])
-    write_comparisons(service.store, [compared("theirs"), compared("kept")], kept=100)
-    service.erase_user(ANYONE, "pai", "u1")
-
-    late = [compared("theirs"), compared("kept"), compared("since", at=NOW + 1)]
-    write_comparisons(service.store, late, kept=100)
-
-    found = [each.answer_id for each in newest_comparisons(service.store, limit=10)]
-    assert found == ["since", "kept", "kept"]
 
 
 def test_a_name_is_found_however_it_was_written(service: Any) -> None:

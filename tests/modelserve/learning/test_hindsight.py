@@ -19,7 +19,6 @@ from tests.modelserve.mirrored import NAME, models_of
 @pytest.fixture
 def service(tmp_path: Path, small_bundles: dict[str, Path]) -> Iterator[Any]:
     folder = folder_of(tmp_path / "bundles", small_bundles)
-    folder.add(NAME, "8", alias="challenger")
     models = models_of(folder.path)
     models.refresh()
     opened = service_of(tmp_path / "serve.db", models)
@@ -52,9 +51,6 @@ def test_what_is_stored_is_what_was_answered(service: Any) -> None:
         assert {"p50": kept.p50_s, "p90": kept.p90_s} == pytest.approx(answer["run_time_s"])
         peaks = {name: getattr(kept, f"peak_{name}") for name in answer["peak_use"]}
         assert peaks == pytest.approx(answer["peak_use"])
-        # The same bundle under another alias says the same.
-        assert kept.challenger_model == "runtime.pai.ctr@8"
-        assert (kept.challenger_p50_s, kept.challenger_p90_s) == pytest.approx((kept.p50_s, kept.p90_s))
 
 
 def test_feedback_moves_later_answers_and_none_of_another_cluster(service: Any) -> None:
@@ -114,7 +110,7 @@ def test_rows_of_many_types_keep_their_order(service: Any) -> None:
 
 def test_what_was_fed_is_there_after_a_reload(service: Any, tmp_path: Path) -> None:
     service.take_feedback(body([finished("a")]), ACCOUNTING)
-    again = ModelSet(tmp_path / "bundles", past=service.feed.past, clock=lambda: 0.0, challengers=False)
+    again = ModelSet(tmp_path / "bundles", past=service.feed.past, clock=lambda: 0.0)
 
     again.refresh()
 

@@ -12,9 +12,7 @@ def erased(*, before_us: int = 2_000_000_000_000_000, cluster: str = "") -> Eras
     return Erasure(trace="pai", cluster=cluster, user="u1", before_us=before_us, caller="t", at=1.0)
 
 
-def test_feedback_reaches_champions_and_challengers_and_models_loaded_later(
-    folder: Folder, other_version: Path
-) -> None:
+def test_feedback_reaches_models_and_those_loaded_later(folder: Folder, other_version: Path) -> None:
     stored = [run_of("before")]
     models = models_of(folder.path, past=lambda trace: stored if trace == "pai" else ())
     models.refresh()

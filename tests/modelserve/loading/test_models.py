@@ -8,8 +8,8 @@ from modelserve.loading.models import RETRY_S
 from tests.modelserve.mirrored import NAME, USAGE, Clock, Folder, models_of
 
 
-def results(reloads: Iterable[object]) -> dict[tuple[str, str], str]:
-    return {(each.name, each.alias): each.result for each in reloads}
+def results(reloads: Iterable[object]) -> dict[str, str]:
+    return {each.name: each.result for each in reloads}
 
 
 def test_every_pointer_is_followed_and_nothing_moved_does_nothing(folder: Folder) -> None:
@@ -19,12 +19,12 @@ def test_every_pointer_is_followed_and_nothing_moved_does_nothing(folder: Folder
     done = models.refresh()
     snapshot = models.current
 
-    assert results(done) == {(NAME, "champion"): "loaded", (USAGE, "champion"): "loaded"}
+    assert results(done) == {NAME: "loaded", USAGE: "loaded"}
     assert {name: model.reference for name, model in snapshot.champions.items()} == {
         NAME: "runtime.pai.ctr@1",
         USAGE: "usage.pai.ctr@1",
     }
-    assert (snapshot.generation, snapshot.failures, snapshot.challengers) == (1, {}, {})
+    assert (snapshot.generation, snapshot.failures) == (1, {})
     assert models.refresh() == []
     assert models.current is snapshot
 
@@ -54,44 +54,6 @@ def test_a_pointer_that_is_gone_withdraws_its_model(folder: Folder) -> None:
     assert (reload.name, reload.version, reload.result) == (NAME, "1", "withdrawn")
     assert list(models.current.champions) == [USAGE]
     assert models.refresh() == []
-
-
-def test_a_challenger_is_loaded_beside_and_becomes_champion_without_being_read_again(
-    folder: Folder, other_version: Path
-) -> None:
-    models = models_of(folder.path)
-    folder.add(NAME, "2", alias="challenger", source=other_version)
-    models.refresh()
-    shadow = models.current.challengers[NAME]
-    assert models.current.champions[NAME].reference == "runtime.pai.ctr@1"
-
-    folder.point(NAME, "2")
-    models.refresh()
-
-    assert models.current.champions[NAME] is shadow
-    assert models.current.challengers == {}
-
-
-def test_a_challenger_that_serves_as_champion_is_not_loaded_again(folder: Folder, other_version: Path) -> None:
-    models = models_of(folder.path)
-    folder.point(NAME, "1", "challenger")
-
-    assert results(models.refresh()) == {(NAME, "champion"): "loaded", (USAGE, "champion"): "loaded"}
-
-    folder.add(NAME, "2", alias="challenger", source=other_version)
-    assert results(models.refresh()) == {(NAME, "challenger"): "loaded"}
-    folder.point(NAME, "1", "challenger")
-    assert models.refresh() == []
-    assert models.current.challengers == {}
-
-
-def test_challengers_are_left_alone_where_nobody_wants_them(folder: Folder, other_version: Path) -> None:
-    folder.add(NAME, "2", alias="challenger", source=other_version)
-    models = models_of(folder.path, challengers=False)
-
-    models.refresh()
-
-    assert (models.current.challengers, models.current.failures) == ({}, {})
 
 
 def test_a_model_answers_by_workload_first_then_by_task_type(folder: Folder) -> None:

@@ -26,18 +26,16 @@ def settings_of(bundles: Path, **changes: object) -> ServeSettings:
 
 
 class Registry:
-    """A registry that answers what it is told to, and counts how often it was asked."""
+    """A registry that answers what it is told to."""
 
     def __init__(self) -> None:
         self.answers: list[list[Mirrored] | Exception] = []
-        self.asked: list[str] = []
 
-    def mirror(self, uri: str, folder: Path, *, alias: str, verified: object) -> list[Mirrored]:
-        self.asked.append(alias)
+    def mirror(self, uri: str, folder: Path, *, verified: object) -> list[Mirrored]:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return [each for each in answer if each.alias == alias]
+        return answer
 
 
 @pytest.fixture
@@ -47,17 +45,16 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     return made
 
 
-def mirrored(outcome: str, alias: str = "champion", detail: str = "") -> Mirrored:
-    return Mirrored(name=NAME, version="1", alias=alias, outcome=outcome, detail=detail)
+def mirrored(outcome: str, detail: str = "") -> Mirrored:
+    return Mirrored(name=NAME, version="1", outcome=outcome, detail=detail)
 
 
-def test_both_aliases_are_mirrored_and_the_round_is_written_down(registry: Registry, tmp_path: Path) -> None:
-    registry.answers = [[mirrored("fetched"), mirrored("present", "challenger")]]
+def test_champions_are_mirrored_and_the_round_is_written_down(registry: Registry, tmp_path: Path) -> None:
+    registry.answers = [[mirrored("fetched")]]
 
     done = Sync(settings_of(tmp_path), clock=lambda: 77.0).once()
 
-    assert [(each.alias, each.outcome) for each in done] == [("champion", "fetched"), ("challenger", "present")]
-    assert registry.asked == ["champion", "challenger"]
+    assert [each.outcome for each in done] == ["fetched"]
     assert json.loads((tmp_path / STATE).read_text()) == {
         "at": 77.0,
         "attempted_at": 77.0,
@@ -84,7 +81,7 @@ def test_a_model_that_cannot_be_fetched_is_named(registry: Registry, tmp_path: P
     Sync(settings_of(tmp_path)).once()
 
     state = read_state(tmp_path)
-    assert state.failing == (f"{NAME}@champion: its files cannot be had",)
+    assert state.failing == (f"{NAME}: its files cannot be had",)
     assert state.error is None  # whoever may not see the model may see the error
 
 
@@ -116,7 +113,7 @@ def test_only_changes_are_logged(registry: Registry, tmp_path: Path, caplog: pyt
         Sync(settings_of(tmp_path)).until(stop, draw=draw)
 
     assert [record.getMessage() for record in caplog.records] == [
-        f"{NAME}@1 champion fetched",
+        f"{NAME}@1 fetched",
         "registry x: no connection",
         "registry is available again",
     ]
@@ -127,21 +124,21 @@ def test_old_versions_go_and_those_pointed_at_or_newest_stay(folder: Folder) -> 
         (folder.path / NAME / str(version)).mkdir()
     folder.add(USAGE, "1")
     shutil.copytree(folder.path / NAME / "1", folder.path / NAME / "3", dirs_exist_ok=True)
-    folder.point(NAME, "3", "challenger")
+    folder.point(NAME, "3")
 
     gone = prune(folder.path, NAME, now=NOW)
 
-    assert gone == ["2", "4", "5", "6"]
+    assert gone == ["1", "2", "4", "5", "6"]
     held = sorted(int(each.name) for each in (folder.path / NAME).iterdir() if each.is_dir())
-    assert held == [1, 3, 7, 8, 9, 10, 11]
-    assert len(held) == KEPT_VERSIONS + 2
+    assert held == [3, 7, 8, 9, 10, 11]
+    assert len(held) == KEPT_VERSIONS + 1
     assert prune(folder.path, USAGE, now=NOW) == []
 
 
 def test_nothing_goes_while_a_pointer_cannot_be_read(folder: Folder) -> None:
     for version in range(2, 12):
         (folder.path / NAME / str(version)).mkdir()
-    (folder.path / NAME / "challenger.json").write_text("{")
+    (folder.path / NAME / "champion.json").write_text("{")
 
     assert prune(folder.path, NAME, now=NOW) == []
 

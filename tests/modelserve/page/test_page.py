@@ -35,7 +35,7 @@ def test_models_are_shown_with_what_they_depend_on(start: Start, visit: Visits) 
     assert page.locator("#model-detail-body tbody tr").count() == 1
     assert "req_gpus" in page.inner_text("#model-detail-body")
     assert page.locator("#model-detail-body svg .bar").count() == 1
-    page.get_by_role("button", name="What usage.pai.ctr champion depends on").click()
+    page.get_by_role("button", name="What usage.pai.ctr depends on").click()
     expect(page.locator("#model-detail-title")).to_contain_text("usage.pai.ctr@5")
     seen.check_quiet()
 
@@ -48,9 +48,8 @@ def test_accuracy_age_and_drift_stand_beside_each_model(start: Start, visit: Vis
     def models(route: Route) -> None:
         said = route.fetch().json()
         first = said["models"][0] | {"metrics": metrics, "until": until}
-        failure = {"name": first["name"], "alias": "challenger", "error": "checksums.json: gone"}
-        challenger = first | {"alias": "challenger", "version": "8"}
-        route.fulfill(json=said | {"models": [first, challenger, *said["models"][1:]], "failures": [failure]})
+        failure = {"name": first["name"], "error": "checksums.json: gone"}
+        route.fulfill(json=said | {"models": [first, *said["models"][1:]], "failures": [failure]})
 
     def drift(route: Route) -> None:
         said = route.fetch().json()
@@ -61,11 +60,9 @@ def test_accuracy_age_and_drift_stand_beside_each_model(start: Start, visit: Vis
     seen.page.route("**/v1/drift", drift)
     page = seen.open()
 
-    champion, challenger = page.locator("#models-body table").first.locator("tbody tr").all_inner_texts()
+    [champion] = page.locator("#models-body table").first.locator("tbody tr").all_inner_texts()
     for each in ("64 %", "91 %", "30 min", "300 jobs", "10 days ago", "drifted"):
         assert each in champion
-    for each in ("challenger", "@8", "too few jobs to say"):
-        assert each in challenger
     assert "checksums.json: gone" in page.inner_text("#models-body .notice.wrong")
     assert page.inner_text("#state") == "Answering with 2 models"
     seen.picture("drifted")

@@ -28,7 +28,6 @@ TOKENS = st.builds(
     password=st.none() | TEXT,
     calls_per_s=st.none() | st.floats(0.5, 100),
     types=st.dictionaries(TEXT, st.builds(TypePolicy, theta=st.none() | st.floats(0.01, 1)), max_size=2),
-    challengers=st.booleans(),
 )
 def test_what_is_handed_over_is_read_back(**said: object) -> None:
     settings = ServeSettings(bundles=Path("some/bundles"), tls_key_password=said.pop("password"), **said)

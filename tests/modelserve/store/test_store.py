@@ -14,7 +14,6 @@ import pytest
 
 from modelserve.errors import StoreError
 from modelserve.store import Store
-from modelserve.store.answers import Comparison, newest_comparisons, write_comparisons
 from modelserve.store.changes import ModeSet, changes_between, write_control
 from modelserve.store.finished import Outcome, newest_finished
 
@@ -128,32 +127,6 @@ def test_changes_are_read_in_the_order_of_their_numbers(url: str) -> None:
     store.close()
 
 
-def test_comparisons_are_kept_to_the_newest(url: str) -> None:
-    store = Store.open(url)
-    for i in range(5):
-        row = Comparison(
-            answer_id=f"a{i}",
-            at=float(i),
-            trace="pai",
-            cluster=f"c{i % 2}",
-            job_id="j",
-            champion="runtime.pai.ctr@1",
-            challenger="runtime.pai.ctr@2",
-            p50_s=1.0,
-            p90_s=2.0,
-            challenger_p50_s=None,
-            challenger_p90_s=3.0,
-        )
-        write_comparisons(store, [row], kept=3)
-
-    assert [each.answer_id for each in newest_comparisons(store, limit=10)] == ["a4", "a3", "a2"]
-    pair = ("runtime.pai.ctr@1", "runtime.pai.ctr@2")
-    assert newest_comparisons(store, limit=1, pair=pair)[0].challenger_p90_s == 3.0
-    assert newest_comparisons(store, limit=1, pair=("runtime.pai.ctr@0", pair[1])) == []
-    assert [each.answer_id for each in newest_comparisons(store, limit=10, clusters={"c1"})] == ["a3"]
-    store.close()
-
-
 @pytest.mark.parametrize(
     ("url", "said"),
     [
@@ -195,7 +168,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     [
         ("UPDATE taut_store SET layout = 5", r"found layout \[5\], expected 6"),
         ("DELETE FROM taut_store", r"found layout \[\]"),
-        ("DROP TABLE taut_comparisons", r"\['taut_comparisons'\] are missing"),
+        ("DROP TABLE taut_answers", r"\['taut_answers'\] are missing"),
     ],
 )
 def test_a_store_of_another_layout_is_refused(tmp_path: Path, statement: str, said: str) -> None:

@@ -40,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     jobs = slower_later()
     model = train_runtime(Setting(jobs=known_at(jobs, CUT), trace="made", until=CUT), "ctr", QUICK)
     digest = write_model(model, folder / "bundles" / NAME / "1", created=CUT)
-    write_pointer(folder / "bundles", Pointer(name=NAME, version="1", alias="champion", run_id=None, digest=digest))
+    write_pointer(folder / "bundles", Pointer(name=NAME, version="1", run_id=None, digest=digest))
     elsewhere = jobs.with_columns(cluster=pl.lit("elsewhere"))
     make_lake(folder / "lake", {"jobs": pl.concat([jobs, elsewhere]).to_dicts()}, trace="made")
     return Place(lake=folder / "lake", tracking_uri="sqlite:///none", bundles=folder / "bundles")
