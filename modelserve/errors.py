@@ -49,9 +49,7 @@ class ListenError(ServeError):
 
 
 class ClientError(ServeError):
-    """A client's call of a running service failed; `retry_after` is the header with which the service asked to wait."""
-
-    retry_after: str | None = None
+    """A client's call of a running service failed."""
 
 
 class ServiceUnavailable(ClientError):

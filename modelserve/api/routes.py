@@ -257,10 +257,10 @@ def endpoint_of(of: CallShape[Any]) -> Callable[[Request], Awaitable[Response]]:
     return endpoint
 
 
-def respond(call: Call, found: Answered | BaseModel) -> Response:
+def respond(call: Call, found: Answered | BaseModel, *, exclude_none: bool = False) -> Response:
     """Return an answer as a response; count a decision in the metrics, and name its models in the access log."""
     if isinstance(found, BaseModel):
-        return Response(found.model_dump_json(), media_type="application/json")
+        return Response(found.model_dump_json(exclude_none=exclude_none), media_type="application/json")
     call.models = found.models
     call.desk.metrics.answered(found)
     return Response(found.body, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Clients of the service: blocking (`Client`), asynchronous (`AsyncClient`), for schedulers (`synchronous.HttpScale`).
+"""Clients of the service: blocking (`Client`) and asynchronous (`AsyncClient`).
 
 The clients load no model and no data frame library.
 """

@@ -96,16 +96,8 @@ def rows_of(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
 
 def unchanged(job: Job, note: str) -> Advice:
     """Return the advice to keep a job's request because no prediction came; `note` says why."""
-    kept = unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=note)
+    kept = unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=writable(note)[:NOTE_LENGTH])
     return Advice(**{each.name: getattr(kept, each.name) for each in fields(kept)}, mode="observe", answer_id="")
-
-
-def observed(answer: Advice) -> Advice:
-    """Return a recommendation for mode `observe`: it keeps the request, and its note states the target."""
-    targets = {name: value for name, value in _known(answer.target).items() if name in answer.reasons}
-    change = answer.run_time_change if math.isnan(answer.run_time_change) else 0.0
-    note = "; ".join(filter(None, [answer.note, f"mode observe: the request is kept, the target was {targets}"]))
-    return replace(answer, target=answer.request, run_time_change=change, alpha=1.0, model_decided=False, note=note)
 
 
 def read_advice(content: bytes, jobs: Sequence[Job], call: Call, *, floors_expected: bool) -> list[Advice]:

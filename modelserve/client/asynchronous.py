@@ -28,7 +28,7 @@ from modelserve.client.policy import JOBS_PER_CALL
 from modelserve.contract import calls
 from modelserve.contract.calls import CallShape
 from modelserve.contract.feedback import DriftAnswer, ErasureAnswer, FeedbackAnswer, FeedbackRow, ModeAnswer, ModeChange
-from modelserve.contract.fields import Mode, RequestRow
+from modelserve.contract.fields import Guard, Mode, RequestRow
 from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
 from modelserve.contract.placements import (
@@ -131,7 +131,7 @@ class AsyncClient:
         trace: str | None = None,
         theta: float | None = None,
         alpha: float | None = None,
-        guard: Literal["usage", "none"] | None = None,
+        guard: Guard | None = None,
         floors: RequestRow | None = None,
     ) -> list[Recommended]:
         """Recommend how far the requests of jobs can shrink; answers are in the order of the jobs.
@@ -145,34 +145,31 @@ class AsyncClient:
         """Return the newest recommendations, the resources they freed, and the outcomes of their jobs."""
         return await self.call(calls.RECENT, trace=trace, task_type=task_type)
 
-    async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
+    async def recommend(
+        self, jobs: Sequence[Job], *, theta: float | None = None, alpha: float | None = None, guard: Guard | None = None
+    ) -> list[Advice]:
         """Recommend a target for each job of a scheduler, as `scheduler_core.shrink` does; raise no error.
 
         A job without a valid answer keeps its request, with the reason `predictor_unavailable`; `note` holds the cause.
         """
-        # Do not expect lower bounds, since the settings of the service may allow targets without them.
-        return (await self.advise(jobs, floors_expected=False))[0]
-
-    async def advise(
-        self, jobs: Sequence[Job], *, floors_expected: bool, **limits: object
-    ) -> tuple[list[Advice], ClientError | None]:
-        """Return the advice for each job, and the error of the last part of the list that got no answer."""
+        limits = {"theta": theta, "alpha": alpha, "guard": guard}
         rows, notes = rows_of(jobs)
         found = [unchanged(job, note) for job, note in zip(jobs, notes, strict=True)]
         valid = [(i, job, row) for i, (job, row) in enumerate(zip(jobs, rows, strict=True)) if row is not None]
-        deadline, failed = self.exchange.deadline(), None
+        deadline = self.exchange.deadline()
         for part in parts(valid, self.jobs_per_call):
             message = message_of(calls.RECOMMEND, with_jobs("jobs", [row for _, _, row in part], **limits))
             message = replace(message, most_bytes=ANSWER_BYTES + ANSWER_BYTES_PER_JOB * len(part))
             jobs_sent = [job for _, job, _ in part]
             try:
                 content = await self.exchange.send(message, deadline)
-                answers = read_advice(content, jobs_sent, message, floors_expected=floors_expected)
+                # Settings of the service may allow targets without lower bounds; the guard of a call overrides them.
+                answers = read_advice(content, jobs_sent, message, floors_expected=guard == "usage")
             except ClientError as error:
-                answers, failed = [unchanged(job, str(error)) for job in jobs_sent], error
+                answers = [unchanged(job, str(error)) for job in jobs_sent]
             for (i, _, _), answer in zip(part, answers, strict=True):
                 found[i] = answer
-        return found, failed
+        return found
 
     async def reservations(
         self, jobs: Sequence[RunningJob | Mapping[str, object]], *, trace: str | None = None

@@ -86,6 +86,7 @@ class Exchange:
         self._timeouts, self._retries = timeouts or Timeouts(), retries or Retries()
         self._around = surroundings or Surroundings()
         self._first = 0
+        self._token = (token or "").encode()
         # `trust_env=False`: ignore proxies and passwords in the environment, so that only the addresses get the token.
         self._http = httpx2.AsyncClient(
             headers={**HEADERS, **_authorization(token)},
@@ -118,6 +119,8 @@ class Exchange:
                     break
             if answered and len(content) > most_bytes:
                 raise WrongAnswer(f"{call}: found an answer of more than {most_bytes} bytes")
+            if not answered and self._token:  # in case a refusal repeats it
+                content = content.replace(self._token, b"***")
             return Reply(
                 status=response.status_code, content=bytes(content), retry_after=response.headers.get("retry-after")
             )
@@ -194,18 +197,6 @@ def checked_address(address: str) -> str:
     if "@" in parsed.netloc:
         raise BadRequest("client: found a user name in the address, expected none; give a token instead")
     return address.rstrip("/")
-
-
-def token_from(token: str | None, file: Path | None) -> str | None:
-    """Return `token`, or the token in `file`; None if neither is given."""
-    if token is not None and file is not None:
-        raise BadRequest("client: found a token and a token file, expected one of them")
-    if file is None:
-        return token
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        raise BadRequest(f"client: found no token in {file} ({type(error).__name__}), expected a text file") from error
 
 
 def _without_password(address: str) -> str:

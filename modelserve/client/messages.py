@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from modelserve.bundle.card import complaint
 from modelserve.contract.calls import CallShape
-from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable, WrongAnswer
+from modelserve.errors import BadRequest, Refused, ServiceUnavailable, WrongAnswer
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Item = TypeVar("Item")
@@ -133,15 +133,11 @@ def check_status(call: Call, reply: Reply) -> None:
         return
     problem = problem_of(reply)
     text = problem_text(reply.status, problem)
-    error: ClientError
     if 400 <= reply.status < 500:
-        error = Refused(f"{call}: {text}", status=reply.status, problem=problem)
-    elif reply.status >= 500:
-        error = ServiceUnavailable(f"{call}: {text}")
-    else:
-        error = WrongAnswer(f"{call}: found status {reply.status}, expected {sorted(call.expected)}")
-    error.retry_after = reply.retry_after
-    raise error
+        raise Refused(f"{call}: {text}", status=reply.status, problem=problem)
+    if reply.status >= 500:
+        raise ServiceUnavailable(f"{call}: {text}")
+    raise WrongAnswer(f"{call}: found status {reply.status}, expected {sorted(call.expected)}")
 
 
 def problem_of(reply: Reply) -> Mapping[str, object]:

@@ -27,9 +27,6 @@ Other callers wait for at most that long, and a lost connection loses no more wo
 TOO_MANY_CALLS: Final = 429
 """Status of a caller that exceeds its rate. It applies to all replicas, so the client pauses at all addresses."""
 
-LONGEST_REST_S: Final = 300.0
-"""Longest pause that a `Retry-After` header can cause, so that a wrong value does not end predictions for good."""
-
 State = Literal["closed", "open", "half_open"]
 
 
@@ -177,7 +174,7 @@ class Breaker:
         with self._lock:
             state = self.state
             if state == "half_open":
-                self._rest(self.cool_down_s)  # other callers wait for the result of this trial call
+                self._rest()  # other callers wait for the result of this trial call
             return state != "open"
 
     def succeeded(self) -> None:
@@ -185,14 +182,12 @@ class Breaker:
         with self._lock:
             self._failed_in_a_row, self._rests_until_s = 0, None
 
-    def failed(self, *, asked_rest_s: float = 0.0) -> None:
-        """Record that a call failed; pause at once if the service requested it (`Retry-After`)."""
+    def failed(self) -> None:
+        """Record that a call failed."""
         with self._lock:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= self.failures:
-                self._rest(max(self.cool_down_s, min(asked_rest_s, LONGEST_REST_S)))
-            elif asked_rest_s > 0.0:
-                self._rest(min(asked_rest_s, LONGEST_REST_S))
+                self._rest()
 
-    def _rest(self, seconds: float) -> None:
-        self._rests_until_s = self._clock() + seconds
+    def _rest(self) -> None:
+        self._rests_until_s = self._clock() + self.cool_down_s

@@ -1,4 +1,4 @@
-"""The HTTP scale under every fault: no job is lost, nothing is raised, nothing goes beyond its bounds, in time."""
+"""`Client.recommend` under every fault: no job is lost, nothing raised, nothing beyond its bounds, in time."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.client.synchronous import HttpScale
+from modelserve.client import Client, Retries, Timeouts
 from modelserve.errors import BadRequest
 from scheduler_core.types import RESOURCES, Job, Reason, Request
 from tests.modelserve.client.services import (
@@ -88,9 +88,11 @@ SLOW = {"silent", "slow_drip", "slow_drip_of_head"}
 FAULTS = WHOLE_ANSWER_FAULTS | ROW_FAULTS
 
 
-def patient(address: str, **parameters: object) -> HttpScale:
-    """Return a scale that waits longer than a busy machine takes, unless told otherwise."""
-    return HttpScale(address, **{"deadline_s": 30.0, **parameters})
+def patient(address: str, deadline_s: float = 30.0, **parameters: object) -> Client:
+    """Return a client that waits longer than a busy machine takes, unless told otherwise."""
+    timeouts = Timeouts(connect_s=deadline_s, answer_s=deadline_s, total_s=deadline_s)
+    once = Retries(tries=2, first_wait_s=0.0, longest_wait_s=0.0, busy=False)
+    return Client(address, **{"timeouts": timeouts, "retries": once, "jobs_per_call": 10_000, **parameters})
 
 
 def deadline_s(fault: str) -> float:
@@ -113,9 +115,9 @@ def check_stands(jobs: list[Job], answers: list) -> None:  # the recommendations
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_every_request_stands_under_every_fault_and_in_time(fault: str) -> None:
     jobs = asked()
-    with serving(FAULTS[fault]) as service, patient(service.address, deadline_s=deadline_s(fault)) as scale:
+    with serving(FAULTS[fault]) as service, patient(service.address, deadline_s=deadline_s(fault)) as client:
         began = time.monotonic()
-        answers = scale(jobs)
+        answers = client.recommend(jobs, guard="usage")
         took_s = time.monotonic() - began
     check_stands(jobs, answers)
     assert (fault in ROW_FAULTS) == answers[0].note.startswith("found")
@@ -128,31 +130,31 @@ def test_one_row_that_cannot_be_meant_takes_no_other_along() -> None:
         return rows
 
     jobs = asked()
-    with serving(answering(spoil)) as service, patient(service.address) as scale:
-        first, second, third = scale(jobs)
+    with serving(answering(spoil)) as service, patient(service.address) as client:
+        first, second, third = client.recommend(jobs)
     assert second.target == jobs[1].request
     assert "gpus=9.0" in second.note
     assert first.target == third.target == Request(cpu_cores=3.0, mem_gib=4.6, gpus=0.1)
 
 
 def test_an_answer_that_breaks_off_says_how_much_of_it_came() -> None:
-    with serving(replying(b"HTTP/1.1 200 OK\r\n\r\n" + CUT[-21:])) as service, patient(service.address) as scale:
-        [answer] = scale(asked(1))
+    with serving(replying(b"HTTP/1.1 200 OK\r\n\r\n" + CUT[-21:])) as service, patient(service.address) as client:
+        [answer] = client.recommend(asked(1))
     assert "found no JSON in the answer, read 21 bytes" in answer.note
 
 
 def test_a_kept_connection_that_was_closed_is_made_anew() -> None:
     # The server closes after every answer without saying so; the second round finds that out as it sends.
-    with serving(answering()) as service, patient(service.address) as scale:
-        rounds = [scale(asked(1))[0] for _ in range(4)]
+    with serving(answering()) as service, patient(service.address) as client:
+        rounds = [client.recommend(asked(1))[0] for _ in range(4)]
     assert {answer.target.gpus for answer in rounds} == {0.1}
 
 
 def test_the_deadline_is_one_for_all_calls_of_a_round() -> None:
     jobs = asked(6)
-    with serving(answering(), silent) as service, patient(service.address, deadline_s=0.5, jobs_per_call=2) as scale:
+    with serving(answering(), silent) as service, patient(service.address, deadline_s=0.5, jobs_per_call=2) as client:
         began = time.monotonic()
-        found = scale(jobs)
+        found = client.recommend(jobs)
         took_s = time.monotonic() - began
     assert [answer.target.gpus for answer in found] == [0.1, 0.1, 0.5, 0.5, 0.5, 0.5]
     assert "did not answer within" in found[2].note
@@ -163,28 +165,17 @@ def test_the_deadline_is_one_for_all_calls_of_a_round() -> None:
 @pytest.mark.slow
 def test_a_round_of_more_than_ten_thousand_jobs_is_split() -> None:
     jobs = [job(f"j{i}", request(4.0, 8.0, 0.5)) for i in range(10_001)]
-    with serving(answering()) as service, patient(service.address) as scale:
-        found = scale(jobs)
+    with serving(answering()) as service, patient(service.address) as client:
+        found = client.recommend(jobs)
     assert [len(body["jobs"]) for body in service.bodies] == [10_000, 1]
     assert [answer.job_id for answer in found] == [each.job_id for each in jobs]
     assert {answer.target.gpus for answer in found} == {0.1}
 
 
-def test_where_the_service_observes_requests_stand_unless_the_targets_are_wanted() -> None:
-    with serving(each(mode="observe")) as service, patient(service.address) as scale:
-        [noted] = scale(asked(1))
-        with patient(service.address, heed_mode=False) as simulated:
-            [wanted] = simulated(asked(1))
-    assert noted.target == noted.request
-    assert noted.run_time_change == 0.0
-    assert "the target was {'cpu_cores': 3.0" in noted.note
-    assert wanted.target.gpus == 0.1
-
-
 def test_without_a_guard_targets_need_no_lower_bound() -> None:
     unbound = each(lower_bound=dict.fromkeys(RESOURCES))
-    with serving(unbound) as service, patient(service.address, guard="none", theta=0.2) as scale:
-        [answer] = scale(asked(1))
+    with serving(unbound) as service, patient(service.address) as client:
+        [answer] = client.recommend(asked(1), guard="none", theta=0.2)
     assert answer.target.gpus == 0.1
     assert service.bodies[0]["guard"] == "none"
     assert service.bodies[0]["theta"] == 0.2
@@ -192,8 +183,8 @@ def test_without_a_guard_targets_need_no_lower_bound() -> None:
 
 def test_whatever_a_refusal_says_can_be_written() -> None:
     refusing = replying(http(b'{"title": "half \\ud83d of a pair"}', "422 Unprocessable"))
-    with serving(refusing) as service, patient(service.address) as scale:
-        [answer] = scale(asked(1))
+    with serving(refusing) as service, patient(service.address) as client:
+        [answer] = client.recommend(asked(1))
     assert "half ? of a pair" in answer.note
     answer.note.encode()
 
@@ -212,8 +203,8 @@ def test_whatever_a_refusal_says_can_be_written() -> None:
 )
 def test_a_job_that_would_be_refused_is_not_asked_about(fields: dict, said: str) -> None:
     jobs = [job(**{"job_id": "odd", **fields}), *asked(2)]
-    with serving(answering()) as service, patient(service.address) as scale:
-        odd, *others = scale(jobs)
+    with serving(answering()) as service, patient(service.address) as client:
+        odd, *others = client.recommend(jobs)
     assert odd.target == jobs[0].request
     assert said in odd.note
     assert [answer.target.gpus for answer in others] == [0.1, 0.1]
@@ -226,8 +217,8 @@ def test_a_job_is_told_whole() -> None:
         workload="bert", gpu_type="T4", instances=3, submit_ts=1596274200.0, opted_out=True,
         minimum=Request(cpu_cores=2.0, mem_gib=NAN, gpus=NAN),
     )  # fmt: skip
-    with serving(answering()) as service, patient(service.address) as scale:
-        [answer] = scale([told])
+    with serving(answering()) as service, patient(service.address) as client:
+        [answer] = client.recommend([told])
     assert service.bodies[0]["jobs"] == [
         {
             "job_id": "a", "trace": "toy", "task_type": "ctr", "role": "worker", "cluster": "c", "user": "u",
@@ -239,14 +230,12 @@ def test_a_job_is_told_whole() -> None:
     assert answer.reasons == dict.fromkeys(("cpu_cores", "gpus"), Reason.OPTED_OUT)
 
 
-def test_the_token_is_sent_and_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = tmp_path / "token"
-    file.write_text("s3cret\n")
+def test_the_token_is_sent_and_never_shown(caplog: pytest.LogCaptureFixture) -> None:
     echo = replying(http(json.dumps({"detail": "no such token: s3cret"}).encode(), "401 Unauthorized"))
     caplog.set_level(logging.DEBUG)
-    with serving(echo) as service, patient(service.address, token_file=file) as scale:
-        [answer] = scale(asked(1))
-        shown = repr(scale)
+    with serving(echo) as service, patient(service.address, token="s3cret") as client:
+        [answer] = client.recommend(asked(1))
+        shown = repr(client)
     assert "authorization: Bearer s3cret" in service.heads[0]
     assert "401" in answer.note
     assert "s3cret" not in answer.note + shown + caplog.text
@@ -255,8 +244,8 @@ def test_the_token_is_sent_and_never_shown(tmp_path: Path, caplog: pytest.LogCap
 def test_redirects_take_the_token_nowhere() -> None:
     with serving(answering()) as elsewhere:
         away = replying(http(b"", "307 Temporary Redirect", location=f"{elsewhere.address}/v1/recommendations"))
-        with serving(away) as service, patient(service.address, token="s3cret") as scale:
-            scale(asked(1))
+        with serving(away) as service, patient(service.address, token="s3cret") as client:
+            client.recommend(asked(1))
     assert elsewhere.heads == []
 
 
@@ -264,15 +253,11 @@ def test_redirects_take_the_token_nowhere() -> None:
     "arguments",
     [
         {"address": "http://user:secret@host"},
-        {"deadline_s": 0.0},
-        {"deadline_s": math.nan},
         {"jobs_per_call": 10_001},
-        {"token": "a", "token_file": Path("b")},
-        {"token_file": Path("there-is-no-such-file")},
         {"address": "https://host", "ca_file": Path("there-is-no-such-file")},
     ],
 )
 def test_parameters_that_cannot_be_meant_are_refused(arguments: dict) -> None:
     with pytest.raises(BadRequest) as refusal:
-        HttpScale(**{"address": "http://127.0.0.1:8080", **arguments})
+        Client(arguments.pop("address", "http://127.0.0.1:8080"), **arguments)
     assert "secret" not in str(refusal.value)
