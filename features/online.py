@@ -141,18 +141,6 @@ class OnlineHistory:
                 self._replace(self._folded())
             return len(fresh)
 
-    def forget(self, user: str, clusters: frozenset[str] | None) -> int:
-        """Remove a user's jobs on the given clusters (None: on all), and return how many jobs were removed."""
-        with self._writing:
-            frame = self.frame()
-            theirs = pl.col("user") == user
-            if clusters is not None:
-                theirs &= pl.col("cluster").is_in(sorted(clusters))
-            kept = frame.filter(~theirs.fill_null(value=False))
-            if kept.height < frame.height:
-                self._replace(History.from_tail(kept))
-            return frame.height - kept.height
-
     def _replace(self, base: History) -> None:
         clusters = cluster_of_vc(base)
         with self.lock:

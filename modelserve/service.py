@@ -22,7 +22,6 @@ from modelserve.calls.schedule import scheduled
 from modelserve.contract.calls import PREDICT, CallShape
 from modelserve.contract.feedback import (
     DriftAnswer,
-    ErasureAnswer,
     Error,
     FeedbackAnswer,
     FeedbackBody,
@@ -33,7 +32,7 @@ from modelserve.contract.jobs import RecentAnswer
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
 from modelserve.contract.requests import ModeBody, PredictBody
 from modelserve.learning.drift import champion_errors, read_drift
-from modelserve.learning.feed import Feed, erase_user
+from modelserve.learning.feed import Feed
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import read_modes, set_mode
 from modelserve.loading.models import ModelSet
@@ -172,10 +171,6 @@ class Service:
         champions, default_trace, at = self.models.current.champions, self.settings.trace, self.clock()
         return set_mode(self.store, self.feed, body, caller, champions=champions, default_trace=default_trace, at=at)
 
-    def erase_user(self, caller: Caller, trace: str, user: str, cluster: str | None = None) -> ErasureAnswer:
-        """Delete a user's history in one cluster; `cluster` None: in all clusters that the caller may use."""
-        return erase_user(self.store, self.log, self.feed, caller, trace, user, cluster, at=self.clock())
-
     def close(self) -> None:
         """Close the store."""
         self.store.close()
@@ -207,10 +202,9 @@ def open_service(
         settings.bundles,
         past=lambda trace: feeds[0].past(trace),  # called later: the feed needs the models, so it is created below
         clock=clock,
-        forgotten=lambda trace: feeds[0].tombstones(trace),
     )
     log = AnswerLog(store, settings.answers_kept, settings.answers_kept_bytes)
-    feed = Feed(store, models, settings, log)
+    feed = Feed(store, models, settings)
     feeds.append(feed)
     models.refresh()
     feed.poll()

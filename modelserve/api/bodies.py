@@ -191,8 +191,6 @@ def parameters_of(request: Request, parameters: Sequence[Parameter], *, status: 
             found[each.name] = request.path_params[each.name]
             if not _sound(found[each.name]):
                 raise _wrong(status, f"path.{each.name}", f"1 to {LENGTH_LIMIT} characters, none of them NUL")
-        elif each.required and each.name not in found:
-            raise _wrong(status, f"query.{each.name}", "one")
     return found
 
 

@@ -112,7 +112,6 @@ KEY: Final = "taut.call"
 """Key under which the ASGI scope of a request holds its `Call`."""
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_SANE_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def new_ids() -> Iterator[str]:
@@ -180,12 +179,6 @@ class Call:
         if self.held_bytes:
             self.desk.held_bytes -= self.held_bytes
             self.held_bytes = 0
-
-    @property
-    def traceparent(self) -> str | None:
-        """The W3C trace context that the caller sent, or None if it is invalid."""
-        found = self.headers.get(b"traceparent")
-        return found.decode() if found is not None and _SANE_TRACEPARENT.fullmatch(found) else None
 
     def allowed(self, scope: TokenScope) -> Caller:
         """Return the caller if its token has the scope."""

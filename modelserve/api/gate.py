@@ -90,8 +90,6 @@ class AccessLog:
             "rows": call.rows,
             "models": call.models,
         }
-        if (trace := call.traceparent) is not None:
-            line["traceparent"] = trace
         self._waiting.put(line)
 
     def _write(self) -> None:

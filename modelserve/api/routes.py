@@ -73,7 +73,7 @@ def described(parameter: Parameter) -> Schema:
     return {
         "name": parameter.name,
         "in": parameter.place,
-        "required": parameter.required or parameter.place == "path",
+        "required": parameter.place == "path",
         "description": parameter.description,
         "schema": schema,
     }
@@ -86,7 +86,6 @@ EVERYWHERE: Final = (
         "A-Z a-z 0-9 . _ -; else the service makes a name.",
         place="header",
     ),
-    Parameter(name="traceparent", description="W3C trace context; kept in the log.", place="header"),
 )
 """Headers that every call accepts."""
 
@@ -97,10 +96,10 @@ class Operation:
 
     `answer` is the model of the response, or its media type if it is not JSON. `faults` are the statuses of refusals,
     `error` is their model. `not_ready` is the model of a response with status
-    503 that is no refusal. Path parameters may contain `slashes`; with `any_query`, unknown parameters are ignored.
+    503 that is no refusal. With `any_query`, unknown parameters are ignored.
     """
 
-    method: Literal["GET", "POST", "DELETE"]
+    method: Literal["GET", "POST"]
     path: str
     endpoint: Callable[[Request], Awaitable[Response]]
     summary: str
@@ -112,7 +111,6 @@ class Operation:
     error: type[BaseModel] = Problem
     not_ready: type[BaseModel] | None = None
     needs_token: bool = True
-    slashes: bool = False
     any_query: bool = False
 
     @property
@@ -135,11 +133,6 @@ class Operation:
             return await self.endpoint(request)
 
         return checked
-
-    @property
-    def template(self) -> str:
-        """The path in the syntax of Starlette's router."""
-        return self.path.replace("}", ":path}") if self.slashes else self.path
 
     def models(self) -> list[tuple[type[BaseModel], Literal["validation", "serialization"]]]:
         """Return the Pydantic models whose schemas the OpenAPI document needs for this operation."""
@@ -166,7 +159,7 @@ def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
     )
     for operation in operations:
         app.router.add_api_route(
-            operation.template,
+            operation.path,
             operation.strict_endpoint(),
             methods=[operation.method],
             summary=operation.summary,
@@ -300,7 +293,6 @@ OPERATIONS: Final = tuple(
             *(() if of.in_memory else SLOT),
         ),
         parameters=of.parameters,
-        slashes=of.slashes,
     )
     for of in CALLS
 )

@@ -27,7 +27,7 @@ from modelserve.client.messages import (
 from modelserve.client.policy import JOBS_PER_CALL
 from modelserve.contract import calls
 from modelserve.contract.calls import CallShape
-from modelserve.contract.feedback import DriftAnswer, ErasureAnswer, FeedbackAnswer, FeedbackRow, ModeAnswer, ModeChange
+from modelserve.contract.feedback import DriftAnswer, FeedbackAnswer, FeedbackRow, ModeAnswer, ModeChange
 from modelserve.contract.fields import Guard, Mode, RequestRow
 from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
@@ -304,10 +304,6 @@ class AsyncClient:
     async def drift(self, *, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
         """Return the drift of the models: changes of accuracy since evaluation, and of inputs since training."""
         return await self.call(calls.DRIFT, trace=trace, task_type=task_type)
-
-    async def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> ErasureAnswer:
-        """Delete a user's history in one cluster (None: all); the call is never retried."""
-        return await self.call(calls.ERASE, user=user, trace=trace, cluster=cluster)
 
     async def models(self) -> ModelsAnswer:
         """Return the models that the token may use."""

@@ -162,7 +162,6 @@ class Client:
     set_mode = blocking(AsyncClient.set_mode)
     release_brake = blocking(AsyncClient.release_brake)
     drift = blocking(AsyncClient.drift)
-    erase_user = blocking(AsyncClient.erase_user)
     models = blocking(AsyncClient.models)
     model = blocking(AsyncClient.model)
     importances = blocking(AsyncClient.importances)

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 
 from modelserve.contract.feedback import (
     DriftAnswer,
-    ErasureAnswer,
     FeedbackAnswer,
     FeedbackBody,
     ModeAnswer,
@@ -42,12 +41,11 @@ Said = TypeVar("Said", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter in the path, the query or the headers; path parameters are always required."""
+    """One parameter in the path, the query or the headers; only path parameters are required."""
 
     name: str
     description: str
     place: Literal["path", "query", "header"] = "path"
-    required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +73,9 @@ class CallShape(Generic[Said]):
         Whether the call reads no store and is always computed on the event loop.
     repeatable
         Whether sending the call twice has the same effect as once.
-    slashes
-        Whether path parameters may contain slashes.
     """
 
-    method: Literal["GET", "POST", "DELETE"]
+    method: Literal["GET", "POST"]
     path: str
     function: str
     summary: str
@@ -96,7 +92,6 @@ class CallShape(Generic[Said]):
     at_once: int = 0
     in_memory: bool = False
     repeatable: bool = True
-    slashes: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -211,19 +206,8 @@ SET_MODE: Final = CallShape(
     summary="Set or unset a mode, or release a brake", scope=Scope.ADMIN,
     body=ModeBody, answer=ModeChange, repeatable=False,
 )  # fmt: skip
-ERASE: Final = CallShape(
-    method="DELETE", path="/v1/users/{user}/history", function="erase_user", tag="users",
-    summary="Forget what a user's jobs taught", scope=Scope.ADMIN, answer=ErasureAnswer, slashes=True,
-    repeatable=False,
-    parameters=(
-        Parameter(name="user", description="The user."),
-        Parameter(name="trace", description="Of this trace.", place="query", required=True),
-        Parameter(name="cluster", description="Of this cluster only.", place="query"),
-    ),
-)  # fmt: skip
-
 CALLS: Final[tuple[CallShape[Any], ...]] = (  # Any: each call has an answer of its own
     PREDICT, RECOMMEND, RECENT, RESERVE, PLACE, SCHEDULE, PENDING, ROUTE, PLAN, HOLD, EXPLAIN, WHAT_IF,
-    MODELS, MODEL, IMPORTANCES, CARD, FEEDBACK, DRIFT, MODES, SET_MODE, ERASE,
+    MODELS, MODEL, IMPORTANCES, CARD, FEEDBACK, DRIFT, MODES, SET_MODE,
 )  # fmt: skip
 """All calls under /v1."""

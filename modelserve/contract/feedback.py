@@ -1,4 +1,4 @@
-"""Reports of finished jobs, and answers about what they taught: modes and their effect, drift, and erasure.
+"""Reports of finished jobs, and answers about what they taught: modes and their effect, and drift.
 
 Sent and read by `modelserve.client`; stored, learnt from and answered by `modelserve.learning`.
 """
@@ -12,7 +12,7 @@ from modelserve.contract.fields import Amount, Answer, Finite, Kind, Mode, Part,
 from modelserve.contract.requests import MAX_JOBS, JobIdentity, Moment
 
 __all__ = [
-    "EARLIEST", "BrakeHeld", "Coverage", "DriftAnswer", "ErasureAnswer", "Error", "FeedbackAnswer", "FeedbackBody",
+    "EARLIEST", "BrakeHeld", "Coverage", "DriftAnswer", "Error", "FeedbackAnswer", "FeedbackBody",
     "FeedbackResult", "FeedbackRow", "Hours", "ModeAnswer", "ModeChange", "ModeHeld", "ModelDrift", "Realised",
     "RowStatus", "Verdict",
 ]  # fmt: skip
@@ -216,14 +216,3 @@ class DriftAnswer(Answer):
 
     window: int
     models: tuple[ModelDrift, ...]
-
-
-class ErasureAnswer(Answer):
-    """Numbers of deleted reports and answers; models loaded later drop the user's jobs submitted up to `before`."""
-
-    trace: str
-    user: str
-    clusters: tuple[str, ...] | None
-    before: AwareDatetime
-    feedback: int
-    answers: int

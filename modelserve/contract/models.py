@@ -23,16 +23,6 @@ SIGN: Final = (
     "Spearman's rank correlation of what shuffling does to the feature with what it does to the answer, -1 to 1: above "
     "0, larger values come with larger answers. It says in which direction, not how much; null where it has none"
 )
-RESOURCE_SIGN: Final = (
-    "Spearman's rank correlation of what shuffling does to the request with what it does to the predicted run time, -1 "
-    "to 1: below 0, more of the resource comes with shorter runs; null where either never changes"
-)
-
-
-GAIN: Final = (
-    "XGBoost's own importance: the share of the feature in the total gain of its splits; null where XGBoost does not "
-    "answer"
-)
 
 
 class ModelRow(Answer):
@@ -97,11 +87,9 @@ class ImportancesAnswer(Answer):
     version: str | None
     mean_means: str = MEAN
     sign_means: str = SIGN
-    gain_means: str = GAIN
     importances: tuple[Importance, ...] | None
     reason: str | None
     important: tuple[Resource, ...] = Field(description="resources that are not shrunk, but where much was measured")
-    resource_sign_means: str = RESOURCE_SIGN
     resources: tuple[ResourceImportance, ...] | None = Field(
         description="importances of requests, with all that derives from each; null of models that kept none"
     )

@@ -1,4 +1,4 @@
-"""Learning from finished jobs: feedback, modes, memory floors and brakes, drift, and erasure of users.
+"""Learning from finished jobs: feedback, modes, memory floors and brakes, and drift.
 
 Models are trained in `pipelines.models`, and SQL is in `modelserve.store`.
 """

@@ -1,41 +1,30 @@
-"""The feed: apply the changes stored by all workers to this worker's histories and learnt state; and erasures.
+"""The feed: apply the changes stored by all workers to this worker's histories and learnt state.
 
-Changes (feedback, modes, brakes, erasures) are applied in the order of their numbers. While the store is unavailable,
-the state stays as it is. Called on a timer, after feedback and mode changes, and before each recommendation.
-
-An erasure deletes a user's finished jobs and logged responses. Because the store records it, every worker removes the
-user's runs from its histories, and models loaded later drop the user's jobs submitted up to it. A report sent again
-afterwards is stored as new.
+Changes (feedback, modes, brakes) are applied in the order of their numbers. While the store is unavailable, the state
+stays as it is. Called on a timer, after feedback and mode changes, and before each recommendation.
 """
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
-from pydantic_core import to_json
 
 from features.errors import FeatureError
 from features.online import GROWTH_ROWS, EndedRun
-from modelserve.callers import Caller
-from modelserve.contract.feedback import ErasureAnswer
 from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, teachable_use
-from modelserve.errors import BadRequest, StoreError
+from modelserve.errors import StoreError
 from modelserve.learning.learned import FeedbackState, Learned, state_of
 from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
-from modelserve.store.answer_log import REFUSED_S, AnswerLog
-from modelserve.store.answers import UNREADABLE, AnswerRecord, answers_between, delete_answers
-from modelserve.store.changes import Brake, Change, Erasure, changes_between, write_brake, write_erasures
+from modelserve.store.changes import Brake, changes_between, write_brake
 from modelserve.store.finished import BELIEVED, Finished, Stored, past_of, scored_between
 
-__all__ = ["Feed", "erase_user"]
+__all__ = ["Feed"]
 
 PAST_RUNS: Final = GROWTH_ROWS
 """Maximum number of newest finished jobs per cluster that are added to the history of a newly loaded model.
@@ -55,9 +44,7 @@ logger = logging.getLogger(__name__)
 class Feed:
     """Reader of the changes in a store, which applies them to the models and to the learnt state.
 
-    `learned` is the learnt state; it is replaced in one assignment, so threads may read it without a lock. After the
-    models dropped the runs of an erased user, answers that `log` wrote late are deleted; if that fails with
-    `StoreError`, the next poll repeats it.
+    `learned` is the learnt state; it is replaced in one assignment, so threads may read it without a lock.
     """
 
     def __init__(
@@ -65,19 +52,15 @@ class Feed:
         store: Store,
         models: ModelSet,
         settings: ServeSettings,
-        log: AnswerLog,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._models = models
         self._settings = settings
-        self._log = log
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._state = FeedbackState(settings=settings)
-        self._erasures: tuple[Erasure, ...] = ()
-        self._unstruck: tuple[Erasure, ...] = ()
         self._unfed: set[str] = set()
         self._silent_until = -np.inf
         self.trouble: str | None = None
@@ -117,10 +100,6 @@ class Feed:
             self._unfed.add(trace)
             return []
 
-    def tombstones(self, trace: str) -> tuple[Erasure, ...]:
-        """Return the erasures of a trace, for newly loaded models to drop the runs of these users."""
-        return tuple(each for each in self._erasures if each.trace == trace)
-
     def _attempt(self, work: Callable[[], int]) -> int | None:
         try:
             done = work()
@@ -139,8 +118,6 @@ class Feed:
     def _start(self) -> int:
         """Build the learnt state from all stored changes; models get finished jobs from `past` when they are loaded."""
         upto = self._store.seq()
-        changes = changes_between(self._store, 0, upto, Erasure)
-        self._erasures = tuple(each for each in changes if isinstance(each, Erasure))
         self._state = state_of(self._store, self._settings, upto)
         self.learned = self._state.frozen()
         return upto
@@ -153,9 +130,6 @@ class Feed:
         while self._state.seq < end:
             self._apply_between(self._state.seq, min(self._state.seq + PAGE, end))
         self._models.weigh(self._scored, end)
-        while self._unstruck:
-            _strike_late(self._store, self._log, self._unstruck[0])
-            self._unstruck = self._unstruck[1:]
         self._write_brakes()
         return end - begin
 
@@ -164,51 +138,17 @@ class Feed:
 
     def _apply_between(self, after: int, upto: int) -> None:
         changes = list(changes_between(self._store, after, upto))
-        erased = [change for change in changes if isinstance(change, Erasure)]
-        # The state cannot unlearn a user, so after an erasure it is rebuilt from the changes left in the store.
-        relearnt = state_of(self._store, self._settings, upto) if erased else None
-        if erased:
-            self._models.reset_weights()
-        # Models loaded from now on drop these users (`tombstones`). Skip erasures that a failed attempt already noted.
-        known = {each.seq for each in self._erasures}
-        new = tuple(each for each in erased if each.seq not in known)
-        self._erasures += new
-        self._unstruck += new
-        self._update_models(changes)
-        if relearnt is not None:
-            self._state = relearnt
-        else:
-            for change in changes:
-                self._state.apply(change)
-        self.learned = replace(self._state.frozen(), seq=upto)
-        self._state.seq = upto
-
-    def _update_models(self, changes: Sequence[Change]) -> None:
-        runs: list[EndedRun] = []
-        for change in changes:
-            if isinstance(change, Finished) and change.kind == BELIEVED:
-                runs.append(ended_run(change))
-            elif isinstance(change, Erasure):
-                self._teach(runs)
-                runs = []
-                self._forget(change)
-        if runs:
-            self._teach(runs)
-
-    def _teach(self, runs: Sequence[EndedRun]) -> None:
+        runs = [ended_run(each) for each in changes if isinstance(each, Finished) and each.kind == BELIEVED]
         try:
             self._models.learn(runs)
         except FeatureError as error:  # a failing history must not stop later changes
             logger.error("%d finished jobs could not be added to a history: %s", len(runs), error)
-
-    def _forget(self, erasure: Erasure) -> None:
-        try:
-            self._models.forget(erasure.trace, erasure.user, frozenset({erasure.cluster}) if erasure.cluster else None)
-        except FeatureError as error:  # do not stop later changes; models loaded later drop the runs
-            logger.error("a user of %s could not be removed from a history: %s", erasure.trace, error)
+        for change in changes:
+            self._state.apply(change)
+        self.learned = replace(self._state.frozen(), seq=upto)
+        self._state.seq = upto
 
     def _write_brakes(self) -> None:
-        # A brake is stored as a change of its own, so that it remains if the jobs that caused it are erased.
         for scope, stop in list(self._state.unwritten.items()):
             trace, cluster, task_type, user, group = scope
             brake = Brake(
@@ -235,59 +175,3 @@ def ended_run(row: Finished) -> EndedRun:
     run |= {name: np.nan if value is None else value for name, value in numbers.items()}
     run |= {"status": STATUS_OF_OUTCOME[row.outcome].value, "measured": use.measured}
     return EndedRun(**run)
-
-
-def erase_user(
-    store: Store, log: AnswerLog, feed: Feed, caller: Caller, trace: str, user: str, cluster: str | None, *, at: float
-) -> ErasureAnswer:
-    """Delete a user's jobs and logged responses in one cluster; without `cluster`, in all that the caller may access.
-
-    `at` is the time of the erasure (Unix, s). The call may be repeated.
-    """
-    if any("\x00" in name for name in (trace, user, cluster or "")):
-        raise BadRequest("user: found a NUL character, expected a name without one")
-    clusters = caller.clusters if cluster is None else frozenset({cluster})
-    for each in clusters or (None,):
-        caller.check_reach(trace, each, field="user")
-    marks = [
-        Erasure(trace=trace, cluster=each, user=user, before_us=round(at * 1e6), caller=caller.name, at=at)
-        for each in (sorted(clusters) if clusters is not None else [""])
-    ]
-    log.flush()  # so that responses still in the write queue are deleted and counted too
-    gone = write_erasures(store, marks)
-    named = [each.answer_id for each in answers_between(store, None, None) if any(_names(mark, each) for mark in marks)]
-    answers = delete_answers(store, named)
-    feed.poll()
-    return ErasureAnswer(
-        trace=trace,
-        user=user,
-        clusters=None if clusters is None else tuple(sorted(clusters)),
-        before=datetime.fromtimestamp(at, tz=UTC),
-        feedback=gone,
-        answers=answers,
-    )
-
-
-def _strike_late(store: Store, log: AnswerLog, erasure: Erasure) -> None:
-    """Delete logged answers about an erased user that were given before the erasure but logged after it."""
-    log.refuse(lambda record: record.at <= erasure.at and _names(erasure, record))
-    late = answers_between(store, erasure.at - REFUSED_S, erasure.at)
-    delete_answers(store, [each.answer_id for each in late if _names(erasure, each)])
-
-
-def _names(erasure: Erasure, record: AnswerRecord) -> bool:
-    """Return whether a logged call has a job of the erased user; the whole record is then deleted."""
-    mentioned = to_json(erasure.user) in record.context
-    if not mentioned and b"\\" not in record.context:  # without escapes, a text search finds every user name
-        return False
-    try:
-        body = json.loads(record.context)["body"]  # the body of every logged call has `jobs`
-        default = body.get("trace") or record.trace
-        return any(
-            job.get("user") == erasure.user
-            and (job.get("trace") or default) == erasure.trace
-            and erasure.cluster in ("", job.get("cluster") or body.get("cluster"))
-            for job in (*body["jobs"], *body.get("running", ()))
-        )
-    except UNREADABLE:
-        return mentioned  # unknown format: delete rather than keep

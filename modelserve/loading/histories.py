@@ -1,6 +1,6 @@
 """The job histories of the loaded models; models of a trace that have the same history file share one history.
 
-New runs and erasures are applied to every history, including those still being built.
+New runs are added to every history, including those still being built.
 """
 
 import ctypes
@@ -8,15 +8,11 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from operator import methodcaller
 from typing import Final
-
-import polars as pl
 
 from features.history import History
 from features.online import EndedRun, OnlineHistory
 from modelserve.bundle.bundle import Bundle
-from modelserve.store.changes import Erasure
 
 _C_LIBRARY: Final = ctypes.CDLL(None)
 
@@ -33,8 +29,6 @@ def give_back_memory() -> None:
         trim(0)
 
 
-Change = Callable[[OnlineHistory], object]
-
 CHUNK: Final = 25_000
 """Number of past runs added to a new history at a time."""
 
@@ -42,21 +36,18 @@ CHUNK: Final = 25_000
 class Histories:
     """The histories of the loaded models, by trace and SHA-256 of the history file."""
 
-    def __init__(
-        self, past: Callable[[str], Iterable[EndedRun]], forgotten: Callable[[str], Iterable[Erasure]]
-    ) -> None:
+    def __init__(self, past: Callable[[str], Iterable[EndedRun]]) -> None:
         self._past = past
-        self._forgotten = forgotten
         self._held: dict[tuple[str, str], OnlineHistory] = {}
-        self._begun: dict[tuple[str, str], list[Change]] = {}
+        self._begun: dict[tuple[str, str], list[EndedRun]] = {}
         self._lock = threading.Lock()  # held while histories change, but not while one is built
         self._building = threading.Lock()  # prevents two threads from building the same history
 
     def of(self, bundle: Bundle) -> OnlineHistory:
         """Return the history of a bundle, and build it first if it is not in use yet.
 
-        A new history is the one in the bundle, without erased users and with all feedback so far. Changes that
-        arrive while it is built do not wait; they are applied to it before it is returned.
+        A new history is the one in the bundle with all feedback so far. Runs that arrive while it is built do not
+        wait; they are added to it before it is returned.
         """
         key = _key(bundle)
         with self._building:
@@ -71,9 +62,8 @@ class Histories:
                         if not missed:
                             self._held[key] = history
                             return history
-                        changes, missed[:] = list(missed), []
-                    for change in changes:
-                        change(history)
+                        runs, missed[:] = list(missed), []
+                    history.add(runs)
             finally:
                 with self._lock:
                     del self._begun[key]
@@ -89,44 +79,22 @@ class Histories:
         by_trace: dict[str, list[EndedRun]] = {}
         for run in runs:
             by_trace.setdefault(run.trace, []).append(run)
-        for trace, of_trace in by_trace.items():
-            self._change(trace, methodcaller("add", of_trace))
-
-    def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
-        """Remove a user's runs in `clusters` (None: in all) from every history of the trace."""
-        self._change(trace, methodcaller("forget", user, clusters))
-
-    def _change(self, trace: str, change: Change) -> None:
-        """Apply a change to every history of a trace; a history being built is changed when it is complete."""
         with self._lock:
-            for (of_trace, _), missed in self._begun.items():
-                if of_trace == trace:
-                    missed.append(change)
-            for (of_trace, _), history in self._held.items():
-                if of_trace == trace:
-                    before = history.replaced
-                    change(history)
-                    if history.replaced > before:
-                        give_back_memory()
+            for (trace, _), missed in self._begun.items():
+                missed += by_trace.get(trace, ())
+            for (trace, _), history in self._held.items():
+                before = history.replaced
+                if trace in by_trace:
+                    history.add(by_trace[trace])
+                if history.replaced > before:
+                    give_back_memory()
 
     def _built(self, bundle: Bundle) -> OnlineHistory:
-        history = OnlineHistory(without(bundle.history, self._forgotten(bundle.card.trace)))
+        history = OnlineHistory(bundle.history)
         past = iter(self._past(bundle.card.trace))
         while chunk := list(islice(past, CHUNK)):
             history.add(chunk)
         return history
-
-
-def without(history: History, erasures: Iterable[Erasure]) -> History:
-    """Return a history without the jobs of erased users."""
-    struck = pl.lit(value=False)
-    for each in erasures:
-        theirs = (pl.col("user") == each.user) & (pl.col("submit_ts").cast(pl.Int64) <= each.before_us)
-        if each.cluster:
-            theirs &= pl.col("cluster") == each.cluster
-        struck |= theirs.fill_null(value=False)
-    kept = history.frame.filter(~struck)
-    return history if kept.height == history.frame.height else History.from_tail(kept)
 
 
 def without_history(bundle: Bundle) -> Bundle:

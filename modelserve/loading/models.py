@@ -21,7 +21,6 @@ from modelserve.bundle.champions import (
 from modelserve.errors import ServeError
 from modelserve.loading.histories import Histories, give_back_memory, without_history
 from modelserve.loading.served import ServedModel, warm
-from modelserve.store.changes import Erasure
 from modelserve.store.finished import Stored
 
 __all__ = ["ModelSet", "Snapshot", "of_job"]
@@ -85,8 +84,7 @@ class ModelSet:
     """The models of a folder, kept up to date by `refresh`.
 
     The snapshot `current` is replaced in one assignment, so threads may read it without a lock. Models of a trace that
-    have the same history file share one `OnlineHistory`. Before a new history is used, the users in `forgotten` are
-    dropped from it and the runs in `past` are added.
+    have the same history file share one `OnlineHistory`. Before a new history is used, the runs in `past` are added.
     """
 
     def __init__(
@@ -95,13 +93,12 @@ class ModelSet:
         *,
         past: Callable[[str], Iterable[EndedRun]],
         clock: Callable[[], float],
-        forgotten: Callable[[str], Iterable[Erasure]] = lambda _: (),
     ) -> None:
         self._folder = folder
         self._clock = clock
         self._seen: dict[str, Mark] = {}
         self._retries: dict[str, float] = {}  # next time, by name
-        self._histories = Histories(past, forgotten)
+        self._histories = Histories(past)
         self._refreshing = threading.Lock()
         self.current = Snapshot(champions={}, failures={}, generation=0)
 
@@ -130,10 +127,6 @@ class ModelSet:
         """Add finished runs to every history of their trace; runs already in a history are skipped."""
         self._histories.learn(runs)
 
-    def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
-        """Remove a user's runs in `clusters` (None: in all) from every history of the trace."""
-        self._histories.forget(trace, user, clusters)
-
     def weigh(self, scored: Callable[[str, int, int], Iterable[Stored]], upto: int) -> None:
         """Update the weights of every combined model with the jobs finished up to the change number `upto`.
 
@@ -142,11 +135,6 @@ class ModelSet:
         """
         for model in self.current.champions.values():
             model.learn(scored, upto)
-
-    def reset_weights(self) -> None:
-        """Set the weights of every model back to those of its card, so that `weigh` learns them again."""
-        for model in self.current.champions.values():
-            model.forget_weights()
 
     def _folder_away(self) -> list[Reload]:
         """Report once that the folder cannot be listed; the loaded models stay."""

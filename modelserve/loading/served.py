@@ -127,10 +127,6 @@ class ServedModel:
                 learnt[job.cluster] = learnt.get(job.cluster, start).learnt(forecasts, math.log(max(job.run_s, 1.0)))
         learning.of_cluster, learning.seq = learnt, upto
 
-    def forget_weights(self) -> None:
-        """Set the weights back to those of the card."""
-        self.learning.of_cluster, self.learning.seq = {}, 0
-
     def look(self, asked: Sequence[JobAsked], places: IntArray | None = None) -> Scored:
         """Build the feature rows of jobs at `places` (n,) of a call, and combine the answer with other forecasts."""
         rows, start = self.rows.rows(asked, self.history), self.learning.start

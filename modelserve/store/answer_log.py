@@ -6,16 +6,15 @@ Logging never delays an answer: records that do not fit in the queue are dropped
 import contextlib
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from modelserve.errors import StoreError
 from modelserve.store.answers import AnswerRecord, prune_answers, write_answers
 from modelserve.store.store import Store
 
-__all__ = ["REFUSED_S", "AnswerLog"]
+__all__ = ["AnswerLog"]
 
 FLUSH_S: Final = 0.2
 """Seconds for which records are collected before they are written; a killed worker loses at most these."""
@@ -31,8 +30,6 @@ PRUNE_EVERY: Final = 1000
 """Maximum number of records that a worker writes between two prunings; the log may exceed its limit by as many."""
 PRUNE_EVERY_BYTES: Final = 64 * 2**20
 """Maximum bytes that a worker writes between two prunings; the log may exceed its limit by as many."""
-REFUSED_S: Final = 600.0
-"""Seconds for which `refuse` drops records: longer than any answer takes."""
 STOP_S: Final = 10.0
 """Longest wait in seconds for the thread to write the last records."""
 
@@ -55,7 +52,6 @@ class AnswerLog:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._refused: tuple[tuple[float, Callable[[AnswerRecord], bool]], ...] = ()
         self.dropped = 0
         self.written = 0
 
@@ -89,22 +85,11 @@ class AnswerLog:
             self._thread = None
         self.flush()
 
-    def refuse(self, unwanted: Callable[[AnswerRecord], bool]) -> None:
-        """Drop every record for which `unwanted` is true, for `REFUSED_S` from now.
-
-        When this returns, no such record is still being written.
-        """
-        now_s = time.monotonic()
-        with self._lock:
-            current = [each for each in self._refused if each[0] > now_s]
-            self._refused = (*current, (now_s + REFUSED_S, unwanted))
-        self.flush()
-
     def flush(self) -> None:
         """Write all records queued so far, in the caller's thread, and return when they are written."""
         with self._writing:
             while batch := self._next():
-                self._write([each for each in batch if not any(unwanted(each) for _, unwanted in self._refused)])
+                self._write(batch)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -124,8 +109,6 @@ class AnswerLog:
         return batch
 
     def _write(self, batch: Sequence[AnswerRecord]) -> None:
-        if not batch:
-            return
         try:
             write_answers(self._store, batch)
         except StoreError as error:

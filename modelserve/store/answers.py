@@ -17,8 +17,6 @@ __all__ = [
     "UNREADABLE",
     "AnswerRecord",
     "Part",
-    "answers_between",
-    "delete_answers",
     "named_answers",
     "newest_answers",
     "prune_answers",
@@ -38,7 +36,7 @@ SPAN: Final = 20_000
 PAGE_BYTES: Final = 4 * 2**20
 """Maximum total size of the records in memory at a time; a larger record is read alone."""
 _PAGE: Final = 256
-"""Maximum number of records read or deleted by one statement."""
+"""Maximum number of records read by one statement."""
 
 _TOGETHER: Final = 25
 """Number of records written before calls get the interpreter."""
@@ -155,16 +153,6 @@ def named_answers(
     return _records(store, _WEIGHT.where(ANSWERS.c.answer_id.in_(ids)), parts, limit_bytes)
 
 
-def answers_between(store: Store, since: float | None, until: float | None) -> Iterator[AnswerRecord]:
-    """Yield every record between two Unix times (None: any) with its context alone, the newest first."""
-    within = _WEIGHT
-    if since is not None:
-        within = within.where(ANSWERS.c.at >= since)
-    if until is not None:
-        within = within.where(ANSWERS.c.at <= until)
-    return _records(store, within, ("context",))
-
-
 def _records(
     store: Store,
     chosen: Select[Any, Any],  # number and size
@@ -196,13 +184,3 @@ def _pages(found: Iterable[tuple[int, int]], limit_bytes: int) -> Iterator[list[
         held += weight
     if page:
         yield page
-
-
-def delete_answers(store: Store, answer_ids: Sequence[str]) -> int:
-    """Delete the records with the ids `answer_ids` and return their number."""
-    gone = 0
-    for begin in range(0, len(answer_ids), _PAGE):
-        batch = list(answer_ids[begin : begin + _PAGE])
-        with store.writing("deleting answers") as connection:
-            gone += connection.execute(delete(ANSWERS).where(ANSWERS.c.answer_id.in_(batch))).rowcount
-    return gone

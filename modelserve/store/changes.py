@@ -1,4 +1,4 @@
-"""The numbered changes that workers learn from: finished jobs, modes, brakes and their releases, and erasures."""
+"""The numbered changes that workers learn from: finished jobs, modes, brakes and their releases."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from operator import itemgetter
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, and_, delete, exists, insert, or_, select
+from sqlalchemy import Connection, and_, exists, insert, or_, select
 
 from modelserve.store.finished import OOM, TRUSTS, Finished, Identity, Outcome, Stored, reports_of
 from modelserve.store.store import CHANGES, Store, take_numbers
@@ -14,7 +14,6 @@ from modelserve.store.store import CHANGES, Store, take_numbers
 __all__ = [
     "Brake",
     "Change",
-    "Erasure",
     "ModeSet",
     "Reset",
     "changes_between",
@@ -23,7 +22,6 @@ __all__ = [
     "status_of",
     "write_brake",
     "write_control",
-    "write_erasures",
 ]
 
 
@@ -75,7 +73,7 @@ class Reset:
 class Brake:
     """A stop to shrinking a group, a user or a task type in one cluster, since too many of its shrunk jobs were harmed.
 
-    It holds until a later release, even if the harmed jobs are erased. An empty cluster means the jobs without one. If
+    It holds until a later release. An empty cluster means the jobs without one. If
     both user and group are empty, the whole task type is stopped.
     """
 
@@ -95,22 +93,9 @@ class Brake:
         return self.trace, self.cluster, self.task_type, self.user or "", self.group or ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Erasure:
-    """The erasure of a user: jobs submitted up to `before_us` are dropped; an empty cluster means all."""
+Change = Outcome | ModeSet | Reset | Brake
 
-    trace: str
-    cluster: str
-    user: str
-    before_us: int
-    caller: str
-    at: float
-    seq: int = 0
-
-
-Change = Outcome | ModeSet | Reset | Brake | Erasure
-
-KINDS: Final[dict[type[Any], str]] = {ModeSet: "mode", Reset: "reset", Brake: "brake", Erasure: "erasure"}
+KINDS: Final[dict[type[Any], str]] = {ModeSet: "mode", Reset: "reset", Brake: "brake"}
 PAGE: Final = 5_000
 """Maximum number of changes in memory at once."""
 
@@ -198,34 +183,15 @@ def write_brake(store: Store, brake: Brake, seen: int) -> bool:
     return True
 
 
-def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:
-    """Write erasures and delete the users' finished jobs and brakes in one transaction; return the number of jobs."""
-    gone = 0
-    with store.writing("erasing feedback") as connection:
-        first = take_numbers(connection, len(erasures))
-        for i, erasure in enumerate(erasures):
-            theirs = [_C.kind.in_(TRUSTS), _C.trace == erasure.trace, _C.user == erasure.user]
-            if erasure.cluster:
-                theirs.append(_C.cluster == erasure.cluster)
-            gone += connection.execute(delete(CHANGES).where(*theirs)).rowcount
-            brakes = (_C.kind == KINDS[Brake], _C.trace == erasure.trace, _C.user == erasure.user)
-            connection.execute(delete(CHANGES).where(*brakes))
-            connection.execute(insert(CHANGES).values(_row(erasure, first + i)))
-    return gone
-
-
-def changes_between(
-    store: Store, after: int, upto: int, *kinds: type[Change], finished: type[Outcome] = Finished
-) -> Iterator[Change]:
-    """Yield the changes with numbers in (after, upto], in order; with `kinds`, only these.
+def changes_between(store: Store, after: int, upto: int, *, finished: type[Outcome] = Finished) -> Iterator[Change]:
+    """Yield the changes with numbers in (after, upto], in order.
 
     Reports that are only shown are left out. With `finished=Outcome`, only those columns of finished jobs are read.
     """
-    every: dict[str, type[Any]] = {name: kind for kind, name in KINDS.items()} | {
+    read: dict[str, type[Any]] = {name: kind for kind, name in KINDS.items()} | {
         "believed": finished,
         "bounded": finished,
     }
-    read = {name: kind for name, kind in every.items() if not kinds or kind in kinds}
     columns = list(dict.fromkeys(("kind", *(field.name for kind in read.values() for field in fields(kind)))))
     made = {name: (kind, [field.name for field in fields(kind)]) for name, kind in read.items()}
     pick = {name: itemgetter(*map(columns.index, names)) for name, (_, names) in made.items()}

@@ -71,7 +71,6 @@ CHANGES: Final = Table(
     *_columns(Text, "kind trace cluster caller", nullable=False),
     Column("at", Float(53), nullable=False),
     *_columns(Text, "task_type user group mode why"),
-    Column("before_us", BigInteger),
     *_columns(Text, "job_id role vc workload gpu_type answer_id outcome digest"),
     Column("instances", Integer),
     *_columns(BigInteger, "submit_us start_us end_us"),
@@ -85,7 +84,6 @@ CHANGES: Final = Table(
     Index("taut_changes_of_type", "trace", "task_type", "seq"),
     Index("taut_changes_of_run_time_model", "run_time_model", "seq"),
     Index("taut_changes_of_usage_model", "usage_model", "seq"),
-    Index("taut_changes_of_user", "trace", "user"),
 )
 """All changes that workers learn from, one row each; `modelserve.store.changes` has the columns of each kind.
 

@@ -91,24 +91,6 @@ def test_a_job_that_ran_on_is_replaced_by_its_end(jobs: pl.DataFrame, user: str 
     check_same(rows_online("usage", jobs, history), rows_built("usage", jobs, known(base, usage, told)))
 
 
-@settings(max_examples=examples(30), deadline=None)
-@given(jobs=job_tables(), clusters=st.sampled_from([None, frozenset({"c"}), frozenset({"d"}), frozenset({"x"})]))
-def test_a_forgotten_user_was_never_there(jobs: pl.DataFrame, clusters: frozenset[str] | None) -> None:
-    history = OnlineHistory(History.of(jobs[::2]))
-    history.add(ended_runs(jobs[1::2]))
-    before = history.frame()
-    theirs = (before["user"] == "u1").fill_null(value=False)
-    if clusters is not None:
-        theirs &= before["cluster"].is_in(sorted(clusters))
-
-    struck = history.forget("u1", clusters)
-
-    assert struck == theirs.sum()
-    check_same(
-        rows_online("usage", jobs, history), rows_built("usage", jobs, History.from_tail(before.filter(~theirs)))
-    )
-
-
 def test_what_is_trimmed_is_seen_by_no_later_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(online, "MAX_FED_ROWS", 500)
     told = table([_run(n) for n in range(4000)])

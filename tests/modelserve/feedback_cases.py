@@ -70,24 +70,12 @@ class FakeModels:
 
     current: Snapshot = NO_MODELS
     runs: list[EndedRun] = field(default_factory=list)
-    forgotten: list[tuple[Any, ...]] = field(default_factory=list)
 
     def learn(self, runs: Sequence[EndedRun]) -> None:
         self.runs += runs
 
-    def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
-        self.forgotten.append((trace, user, clusters))
-        self.runs = [
-            run
-            for run in self.runs
-            if (run.trace, run.user) != (trace, user) or (clusters is not None and run.cluster not in clusters)
-        ]
-
     def weigh(self, scored: object, upto: int) -> None:
         """Ignore what weights would be learnt from."""
-
-    def reset_weights(self) -> None:
-        """Ignore it."""
 
     def ids(self) -> list[str]:
         return [run.job_id for run in self.runs]
@@ -104,7 +92,7 @@ def service_of(url: str | Path, models: Any = None, **settings: Any) -> Any:
         models=taught,
         store=store,
         log=log,
-        feed=Feed(store, taught, said, log),
+        feed=Feed(store, taught, said),
         clock=lambda: NOW,
     )
 

@@ -49,20 +49,6 @@ def test_a_token_does_what_its_scopes_and_bounds_allow(serve: Make, name: str, w
             assert answer.json()["errors"][0]["field"] == field, path
 
 
-def test_an_erased_user_takes_the_answers_along(serve: Make) -> None:
-    client = serve()
-    paths = [path for path in LOGGED if path != "/v1/route"]  # its jobs name no user
-    for path in paths:
-        for user in ("gone", "stays"):
-            assert client.post(path, json=body_of(path, user=user)).status_code == 200, path
-    gone = "/v1/users/gone/history"
-
-    elsewhere = client.delete(gone, params={"trace": "pai", "cluster": "c9"})
-    here = client.delete(gone, params={"trace": "pai"})
-
-    assert (elsewhere.json()["answers"], here.json()["answers"]) == (0, len(paths))
-
-
 def test_the_command_shows_every_logged_answer_as_it_was(serve: Make) -> None:
     client = serve()
     answers = {path: client.post(path, json=body_of(path)).json() for path in LOGGED}

@@ -103,15 +103,3 @@ def test_lists_that_are_too_long_are_refused_by_their_field(serve: Make) -> None
     for field, rows in lists.items():
         said = check_problem(posted(client, EXPLAIN, cluster(**{field: rows})), 422)
         assert said["errors"][0]["field"] in (field, "body")
-
-
-def test_an_erased_user_of_a_running_job_takes_the_answer_along(serve: Make) -> None:
-    client = serve()
-    posted(client, PLACE, cluster(running=[{**RUNNING, "user": "gone"}]))
-    posted(client, PLACE, cluster())
-    gone = "/v1/users/gone/history"
-
-    elsewhere = client.delete(gone, params={"trace": "pai", "cluster": "c2"})
-    here = client.delete(gone, params={"trace": "pai", "cluster": "c1"})
-
-    assert (elsewhere.json()["answers"], here.json()["answers"]) == (0, 1)

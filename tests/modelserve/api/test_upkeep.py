@@ -11,7 +11,6 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from tests.modelserve.api.conftest import TOKENS, bearer
-from tests.modelserve.api.test_gate import check_problem
 from tests.modelserve.mirrored import NAME, Folder
 
 DEADLINE_S = 20.0
@@ -112,24 +111,3 @@ def test_a_round_that_fails_is_followed_by_the_next(
         assert eventually(lambda: len(polled) >= 3)
 
     assert "the store fell over" in caplog.text
-
-
-def test_erasing_needs_an_admin_and_a_trace(serve: Callable[..., TestClient]) -> None:
-    client = serve(tokens=TOKENS)
-    path = "/v1/users/u1/history"
-
-    check_problem(client.delete(f"{path}?trace=pai", headers=bearer("reporter")), 403)
-    said = check_problem(client.delete(path, headers=bearer("chief")), 422)
-    assert said["errors"][0]["field"] == "query.trace"
-    assert client.delete(f"{path}?trace=pai", headers=bearer("chief")).status_code == 200
-
-
-def test_a_user_whose_name_holds_a_slash_can_be_erased(serve: Callable[..., TestClient]) -> None:
-    client = serve()
-
-    erased = client.delete("/v1/users/corp%2Falice/history?trace=pai&cluster=pai")
-    nobody = client.delete("/v1/users//history?trace=pai&cluster=pai")
-
-    assert erased.status_code == 200
-    assert nobody.status_code == 422
-    assert 'route="/v1/users/{user}/history",status="200"} 1.0' in client.get("/metrics").text

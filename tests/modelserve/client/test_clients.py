@@ -68,7 +68,6 @@ def test_feedback_that_cannot_be_meant_is_refused_before_it_is_sent(
         lambda c: c.set_mode("enforce"),
         lambda c: c.set_mode(None),
         lambda c: c.release_brake(),
-        lambda c: c.erase_user("u", trace="pai"),
     ],
 )
 def test_what_changes_something_is_sent_once(
@@ -85,7 +84,7 @@ def test_what_changes_something_is_sent_once(
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_a_name_that_leads_elsewhere_is_refused(client_of: Callable[..., Client], name: str) -> None:
     with client_of("http://127.0.0.1:9") as client, pytest.raises(BadRequest, match="path"):
-        client.erase_user(name, trace="pai")
+        client.model(name)
 
 
 def calls_of(kind: type) -> dict[str, inspect.Signature]:

@@ -86,7 +86,6 @@ ASKED: dict[str, Ask] = {
     "read_modes": lambda c: c.modes(),
     "set_mode": lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g"),
     "read_drift": lambda c: c.drift(trace="pai", task_type="ctr"),
-    "erase_user": lambda c: c.erase_user("a/b", trace="pai", cluster="c1"),
     "list_models": lambda c: c.models(),
     "show_model": lambda c: c.model("runtime.pai.ctr"),
     "importances_of": lambda c: c.importances("runtime.pai.ctr"),

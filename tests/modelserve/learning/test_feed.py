@@ -29,7 +29,7 @@ def report(service: Any, *job_ids: str) -> None:
 def test_much_news_comes_in_pages_and_in_order(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "PAGE", 3)
     other = FakeModels()
-    reader = Feed(service.store, other, service.settings, service.log)
+    reader = Feed(service.store, other, service.settings)
     names = [f"j{i}" for i in range(10)]
     report(service, *names[:5])
     service.set_mode(ModeBody(trace="pai", mode="enforce"), ANYONE)
@@ -44,7 +44,7 @@ def test_much_news_comes_in_pages_and_in_order(service: Any, monkeypatch: pytest
 def test_what_was_there_before_comes_with_the_models_and_not_again(service: Any) -> None:
     report(service, "a", "b")
     models = FakeModels()
-    reader = Feed(service.store, models, service.settings, service.log)
+    reader = Feed(service.store, models, service.settings)
 
     assert [run.job_id for run in reader.past("pai")] == ["a", "b"]
     assert reader.past("philly") == []
@@ -64,7 +64,7 @@ def test_while_the_store_is_away_the_last_state_stands(service: Any) -> None:
     service.set_mode(ModeBody(trace="pai", mode="enforce"), ANYONE)
     now = [100.0]
     models = FakeModels()
-    reader = Feed(service.store, models, service.settings, service.log, monotonic=lambda: now[0])
+    reader = Feed(service.store, models, service.settings, monotonic=lambda: now[0])
     report(service, "a")
     rename(service, "taut_store", "gone")
 
@@ -83,7 +83,7 @@ def test_while_the_store_is_away_the_last_state_stands(service: Any) -> None:
 def test_a_past_that_could_not_be_read_is_made_up_for(service: Any) -> None:
     report(service, "a", "b")
     models = FakeModels()
-    reader = Feed(service.store, models, service.settings, service.log)
+    reader = Feed(service.store, models, service.settings)
     rename(service, "taut_changes", "gone")
 
     assert reader.past("pai") == []
@@ -102,7 +102,7 @@ def test_a_history_that_refuses_stops_nothing_that_comes_after(service: Any) -> 
             super().learn(runs)
 
     models = Refusing()
-    reader = Feed(service.store, models, service.settings, service.log)
+    reader = Feed(service.store, models, service.settings)
     report(service, "bad")
     assert reader.poll() == 1
     report(service, "good")
@@ -128,24 +128,3 @@ def test_a_brake_is_not_written_over_what_was_decided_since(service: Any) -> Non
 
     assert (again, elsewhere, of_all, others, late, anew) == (False, True, True, True, False, True)
     assert service.store.seq() == seq + 6
-
-
-def test_an_erasure_that_is_met_twice_is_one_and_stops_nothing(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refusing(FakeModels):
-        def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
-            super().forget(trace, user, clusters)
-            raise (ContractError("not mine") if len(self.forgotten) > 1 else RuntimeError("broken"))
-
-    models = Refusing()
-    reader = Feed(service.store, models, service.settings, service.log)
-    report(service, "a")
-    service.erase_user(ANYONE, "pai", "u1")
-    report(service, "b")
-
-    with pytest.raises(RuntimeError):
-        reader.poll()
-    assert reader.learned.seq == 0
-    assert reader.poll() == 3
-
-    assert [each.user for each in reader.tombstones("pai")] == ["u1"]
-    assert (models.ids(), reader.learned.seq) == (["b"], 3)

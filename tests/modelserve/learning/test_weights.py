@@ -12,7 +12,6 @@ import pytest
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import COMBINABLE
 from modelserve.bundle.predictor import InProcessPredictor
-from modelserve.callers import ANYONE
 from modelserve.calls.predictions import predict
 from modelserve.contract.calls import EXPLAIN, PREDICT
 from modelserve.contract.requests import JobRow
@@ -89,18 +88,6 @@ def test_all_workers_and_a_later_one_have_the_same_weights(service: Any, tmp_pat
     assert predicted(service)["run_time_s"] == predicted(other)["run_time_s"]
     for each in (other, late):
         each.store.close()
-
-
-def test_erased_jobs_no_longer_count(service: Any) -> None:
-    service.take_feedback(body([finished("kept", run_s=5e4)]), ACCOUNTING)
-    before = weights(service)
-    service.take_feedback(body([finished("gone", 5, run_s=1.0, user="leaves")]), ACCOUNTING)
-    assert weights(service) != before
-
-    service.erase_user(ANYONE, "pai", "leaves")
-    service.feed.poll()
-
-    assert weights(service) == before
 
 
 def test_an_explanation_adds_up_to_the_combined_answer(service: Any) -> None:
