@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from modelserve.bundle.routing_policy import RoutingPolicy, read_routing_policy
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.catalogue import card_of, importances_of, list_models, recent_recommendations, show_model
+from modelserve.calls.catalogue import card_of, importances_of, list_models, recent_recommendations
 from modelserve.calls.context import Answered, RequestContext, record_of
 from modelserve.calls.explanations import explain_job, what_if
 from modelserve.calls.placements import explained, placed, routed
@@ -29,7 +29,7 @@ from modelserve.contract.feedback import (
     ModeChange,
 )
 from modelserve.contract.jobs import RecentAnswer
-from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
+from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelsAnswer
 from modelserve.contract.requests import ModeBody, PredictBody
 from modelserve.learning.drift import champion_errors, read_drift
 from modelserve.learning.feed import Feed
@@ -132,10 +132,6 @@ class Service:
     def list_models(self, caller: Caller) -> ModelsAnswer:
         """Return the models that the caller may use."""
         return list_models(self.models.current, caller)
-
-    def show_model(self, caller: Caller, name: str) -> ModelAnswer:
-        """Return one model."""
-        return show_model(self.models.current, caller, name)
 
     def importances_of(self, caller: Caller, name: str) -> ImportancesAnswer:
         """Return a model's features, the most important first."""

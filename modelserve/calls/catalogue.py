@@ -20,7 +20,6 @@ from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, Rece
 from modelserve.contract.models import (
     CardAnswer,
     ImportancesAnswer,
-    ModelAnswer,
     ModelFailure,
     ModelRow,
     ModelsAnswer,
@@ -32,7 +31,7 @@ from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.finished import RESOURCES, Finished, named_finished
 
-__all__ = ["card_of", "importances_of", "list_models", "recent_recommendations", "show_model"]
+__all__ = ["card_of", "importances_of", "list_models", "recent_recommendations"]
 
 
 LOOKED_THROUGH: Final = 1000
@@ -48,19 +47,9 @@ def list_models(snapshot: Snapshot, caller: Caller) -> ModelsAnswer:
     return ModelsAnswer(
         generation=snapshot.generation,
         models=tuple(_row(snapshot.champions[name]) for name in names if name in snapshot.champions),
-        failures=tuple(failure for name in names for failure in _failures(snapshot, name)),
-    )
-
-
-def show_model(snapshot: Snapshot, caller: Caller, name: str) -> ModelAnswer:
-    """Return one model."""
-    _check_known(snapshot, caller, name)
-    champion = snapshot.champions.get(name)
-    return ModelAnswer(
-        name=name,
-        generation=snapshot.generation,
-        champion=None if champion is None else _row(champion),
-        failures=tuple(_failures(snapshot, name)),
+        failures=tuple(
+            ModelFailure(name=name, error=snapshot.failures[name]) for name in names if name in snapshot.failures
+        ),
     )
 
 
@@ -90,10 +79,6 @@ def _model(snapshot: Snapshot, caller: Caller, name: str) -> ServedModel:
     if name not in snapshot.champions:
         raise NotKnown(f"{name}: no champion is loaded ({snapshot.failures[name]})")
     return snapshot.champions[name]
-
-
-def _failures(snapshot: Snapshot, name: str) -> list[ModelFailure]:
-    return [ModelFailure(name=name, error=snapshot.failures[name])] if name in snapshot.failures else []
 
 
 def _within_reach(snapshot: Snapshot, caller: Caller) -> list[str]:

@@ -30,7 +30,7 @@ from modelserve.contract.calls import CallShape
 from modelserve.contract.feedback import DriftAnswer, FeedbackAnswer, FeedbackRow, ModeAnswer, ModeChange
 from modelserve.contract.fields import Guard, Mode, RequestRow
 from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
-from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
+from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelsAnswer, Ready
 from modelserve.contract.placements import (
     ClusterBody,
     PendingAnswer,
@@ -308,10 +308,6 @@ class AsyncClient:
     async def models(self) -> ModelsAnswer:
         """Return the models that the token may use."""
         return await self.call(calls.MODELS)
-
-    async def model(self, name: str) -> ModelAnswer:
-        """Return one model; its name is `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
-        return await self.call(calls.MODEL, name=name)
 
     async def importances(self, name: str) -> ImportancesAnswer:
         """Return the importances of a model's features."""

@@ -163,7 +163,6 @@ class Client:
     release_brake = blocking(AsyncClient.release_brake)
     drift = blocking(AsyncClient.drift)
     models = blocking(AsyncClient.models)
-    model = blocking(AsyncClient.model)
     importances = blocking(AsyncClient.importances)
     card = blocking(AsyncClient.card)
     ready = blocking(AsyncClient.ready)

@@ -18,7 +18,7 @@ from modelserve.contract.feedback import (
     ModeChange,
 )
 from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer, RecommendAnswer, WhatIfAnswer
-from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
+from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelsAnswer
 from modelserve.contract.placements import (
     ClusterBody,
     PendingAnswer,
@@ -176,10 +176,6 @@ MODELS: Final = CallShape(
     method="GET", path="/v1/models", function="list_models", summary="The models within reach", tag="models",
     answer=ModelsAnswer, in_memory=True,
 )  # fmt: skip
-MODEL: Final = CallShape(
-    method="GET", path="/v1/models/{name}", function="show_model", tag="models",
-    summary="One model: version and figures", answer=ModelAnswer, parameters=(_NAME,), in_memory=True,
-)  # fmt: skip
 IMPORTANCES: Final = CallShape(
     method="GET", path="/v1/models/{name}/importances", function="importances_of", tag="models",
     summary="What a model's answers depend on", answer=ImportancesAnswer, parameters=(_NAME,), in_memory=True,
@@ -208,6 +204,6 @@ SET_MODE: Final = CallShape(
 )  # fmt: skip
 CALLS: Final[tuple[CallShape[Any], ...]] = (  # Any: each call has an answer of its own
     PREDICT, RECOMMEND, RECENT, RESERVE, PLACE, SCHEDULE, PENDING, ROUTE, PLAN, HOLD, EXPLAIN, WHAT_IF,
-    MODELS, MODEL, IMPORTANCES, CARD, FEEDBACK, DRIFT, MODES, SET_MODE,
+    MODELS, IMPORTANCES, CARD, FEEDBACK, DRIFT, MODES, SET_MODE,
 )  # fmt: skip
 """All calls under /v1."""

@@ -11,8 +11,7 @@ from modelserve.bundle.card import Card, Importance, Resource, ResourceImportanc
 from modelserve.contract.fields import Answer, Kind
 
 __all__ = [
-    "CardAnswer", "ImportancesAnswer", "MirrorState", "ModelAnswer", "ModelFailure", "ModelRow", "ModelsAnswer",
-    "Ready",
+    "CardAnswer", "ImportancesAnswer", "MirrorState", "ModelFailure", "ModelRow", "ModelsAnswer", "Ready",
 ]  # fmt: skip
 
 MEAN: Final = (
@@ -64,15 +63,6 @@ class ModelsAnswer(Answer):
 
     generation: int
     models: tuple[ModelRow, ...]
-    failures: tuple[ModelFailure, ...]
-
-
-class ModelAnswer(Answer):
-    """One model: the loaded version, and the errors of failed ones."""
-
-    name: str
-    generation: int
-    champion: ModelRow | None
     failures: tuple[ModelFailure, ...]
 
 

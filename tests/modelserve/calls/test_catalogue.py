@@ -23,7 +23,7 @@ def test_a_caller_sees_its_own_traces_only(service: Service) -> None:
     told = []
     for name in (NAME, "runtime.pai.zzz"):
         with pytest.raises(NotKnown) as error:
-            service.show_model(HELIOS, name)
+            service.card_of(HELIOS, name)
         told.append(str(error.value).replace(name, "..."))
 
     assert told[0] == told[1], "a name out of reach is told as one that is not"
@@ -32,37 +32,33 @@ def test_a_caller_sees_its_own_traces_only(service: Service) -> None:
 
 def test_an_unknown_name_is_told_with_what_is_near(service: Service) -> None:
     with pytest.raises(NotKnown, match=r"'runtime\.pai\.ctrr' is not known, expected one of runtime\.pai\.ctr, "):
-        service.show_model(ANYONE, "runtime.pai.ctrr")
+        service.card_of(ANYONE, "runtime.pai.ctrr")
 
 
 @pytest.mark.parametrize("name", ["", "..", "x" * 5000, "runtime.pai.ctr\n", "runtime.pai.ctr@champion"])
 def test_a_name_that_is_none_is_refused_shortly(service: Service, name: str) -> None:
-    for ask in (service.show_model, service.importances_of, service.card_of):
+    for ask in (service.importances_of, service.card_of):
         with pytest.raises(NotKnown) as error:
             ask(ANYONE, name)
         assert len(str(error.value)) < 300
 
 
-def test_one_model_shows_its_failure(service: Service, folder: Folder) -> None:
+def test_a_model_is_listed_with_its_failure(service: Service, folder: Folder) -> None:
     folder.add(USAGE, "2")
     (folder.path / USAGE / "2" / "card.json").write_text("{}")
     service.models.refresh()
 
-    shown, broken = service.show_model(ANYONE, NAME), service.show_model(ANYONE, USAGE)
+    shown = service.list_models(ANYONE)
 
-    assert (shown.champion.version, shown.failures) == ("1", ())
-    assert broken.champion.version == "1"
-    assert [each.name for each in broken.failures] == [USAGE]
-    assert "card.json" in broken.failures[0].error
+    assert [(each.name, each.version) for each in shown.models] == [(NAME, "1"), (USAGE, "1")]
+    assert [each.name for each in shown.failures] == [USAGE]
+    assert "card.json" in shown.failures[0].error
 
 
 def test_a_model_that_could_never_be_loaded_is_known_by_its_failure(folder: Folder) -> None:
     (folder.path / NAME / "1" / "card.json").write_text("{}")
     service = service_of(folder.path)
 
-    shown = service.show_model(ANYONE, NAME)
-
-    assert (shown.champion, len(shown.failures)) == (None, 1)
     with pytest.raises(NotKnown, match=r"no champion is loaded \(.*card\.json"):
         service.card_of(ANYONE, NAME)
     assert [each.name for each in service.list_models(ANYONE).failures] == [NAME]

@@ -84,7 +84,7 @@ def test_what_changes_something_is_sent_once(
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_a_name_that_leads_elsewhere_is_refused(client_of: Callable[..., Client], name: str) -> None:
     with client_of("http://127.0.0.1:9") as client, pytest.raises(BadRequest, match="path"):
-        client.model(name)
+        client.card(name)
 
 
 def calls_of(kind: type) -> dict[str, inspect.Signature]:

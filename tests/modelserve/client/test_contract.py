@@ -87,7 +87,6 @@ ASKED: dict[str, Ask] = {
     "set_mode": lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g"),
     "read_drift": lambda c: c.drift(trace="pai", task_type="ctr"),
     "list_models": lambda c: c.models(),
-    "show_model": lambda c: c.model("runtime.pai.ctr"),
     "importances_of": lambda c: c.importances("runtime.pai.ctr"),
     "card_of": lambda c: c.card("runtime.pai.ctr"),
 }
