@@ -133,16 +133,6 @@ class Hours(Answer):
     saved: Finite
 
 
-class Stretch(Answer):
-    """Median of run time / predicted p50 of completed jobs, shrunk and not; `ratio` is `shrunk` / `unshrunk`."""
-
-    shrunk: Finite | None
-    unshrunk: Finite | None
-    ratio: Finite | None
-    shrunk_jobs: int
-    unshrunk_jobs: int
-
-
 class Realised(Answer):
     """The effect of shrinking on the finished jobs of one task type; `kill_rate` is `kills` / `shrunk_jobs`."""
 
@@ -153,7 +143,6 @@ class Realised(Answer):
     kills: int
     kill_rate: Finite | None
     hours: dict[str, Hours]
-    stretch: Stretch
 
 
 class ModeAnswer(Answer):

@@ -1,8 +1,7 @@
 """Modes and brakes: set and read whether recommendations are applied or stopped, and what they saved."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
-from statistics import median
 from typing import Final
 
 from modelserve.callers import Caller
@@ -13,9 +12,7 @@ from modelserve.contract.feedback import (
     ModeChange,
     ModeHeld,
     Realised,
-    Stretch,
 )
-from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.fields import Mode
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
@@ -23,12 +20,10 @@ from modelserve.learning.feed import Feed
 from modelserve.learning.learned import Place, Stop
 from modelserve.store import Store
 from modelserve.store.changes import ModeSet, Reset, write_control
-from modelserve.store.finished import RESOURCES, Finished, Stored, newest_finished, totals
+from modelserve.store.finished import RESOURCES, Stored, totals
 
 __all__ = ["brakes_held", "read_modes", "set_mode"]
 
-RECENT_JOBS: Final = 10_000
-"""Number of newest finished jobs from which `Stretch` is computed."""
 NO_BRAKE: Final = "no brake was held there, check the names; harm before now no longer counts"
 
 
@@ -122,9 +117,7 @@ def brakes_held(stops: Iterable[Stop]) -> tuple[BrakeHeld, ...]:
 def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
     """Return the modes and brakes that the caller may see, and the savings computed from feedback."""
     learned = feed.fresh()
-    traces, clusters = caller.traces, caller.clusters
-    ran = newest_finished(store, traces=traces, clusters=clusters, limit=RECENT_JOBS, bounded=True)[::-1]
-    summed = totals(store, traces=traces, clusters=clusters)
+    summed = totals(store, traces=caller.traces, clusters=caller.clusters)
     return ModeAnswer(
         default=learned.default,
         modes=tuple(
@@ -133,12 +126,11 @@ def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
             if caller.reaches(place[0], place[1] or None)
         ),
         brakes=brakes_held(stop for stop in learned.brakes.values() if caller.reaches(*stop.scope[:2])),
-        realised=tuple(_realised(each, ran) for each in summed),
+        realised=tuple(_realised(each) for each in summed),
     )
 
 
-def _realised(each: Stored, ran: Sequence[Finished]) -> Realised:
-    mine = [job for job in ran if (job.trace, job.task_type) == (each.trace, each.task_type)]
+def _realised(each: Stored) -> Realised:
     return Realised(
         trace=each.trace,
         task_type=each.task_type,
@@ -151,20 +143,4 @@ def _realised(each: Stored, ran: Sequence[Finished]) -> Realised:
             for name in RESOURCES
             for asked, given in [(getattr(each, f"req_{name}"), getattr(each, f"alloc_{name}"))]
         },
-        stretch=_stretch(mine),
-    )
-
-
-def _stretch(ran: Sequence[Finished]) -> Stretch:
-    ratios: dict[bool, list[float]] = {True: [], False: []}
-    for job in ran:
-        if job.outcome == "completed" and job.p50_s:
-            ratios[bool(shrunk_resources(job))].append(job.run_s / job.p50_s)
-    shrunk, unshrunk = (median(ratios[kind]) if ratios[kind] else None for kind in (True, False))
-    return Stretch(
-        shrunk=shrunk,
-        unshrunk=unshrunk,
-        ratio=shrunk / unshrunk if shrunk is not None and unshrunk else None,
-        shrunk_jobs=len(ratios[True]),
-        unshrunk_jobs=len(ratios[False]),
     )

@@ -61,12 +61,10 @@ function realised(rows) {
     "Type", "Trace", { text: "Finished", number: true }, { text: "Shrunk", number: true },
     { text: "Killed for memory", number: true, hint: "of the shrunk jobs" },
     ...RESOURCES.map((each) => ({ text: `${each.hours} saved`, number: true, hint: "of those asked for" })),
-    { text: "Stretch", number: true, hint: "run time over its p50: shrunk jobs over the others, in the median" },
   ], rows.map((each) => [
     each.task_type, each.trace, number(each.jobs), number(each.shrunk_jobs),
     each.kill_rate === null ? number(each.kills) : `${number(each.kills)} (${percent(each.kill_rate)})`,
     ...RESOURCES.map(({ key }) => hours(each, key)),
-    each.stretch.ratio === null ? "–" : `× ${number(each.stretch.ratio)}`,
   ]), { shown: true });
 }
 

@@ -153,13 +153,9 @@ def newest_finished(
     traces: Collection[str] | None = None,
     clusters: Collection[str] | None = None,
     scored_by: tuple[ScoredBy, str] | None = None,
-    bounded: bool = False,
 ) -> list[Finished]:
-    """Return the newest `limit` jobs of some traces, clusters and model (None: all), the oldest of them first.
-
-    Only believed reports are read; with `bounded`, all that count.
-    """
-    conditions = [_COUNTED if bounded else _BELIEVED, *_reach(traces, clusters)]
+    """Return the newest `limit` believed jobs of some traces, clusters and model (None: all), oldest first."""
+    conditions = [_BELIEVED, *_reach(traces, clusters)]
     if scored_by is not None:
         conditions.append(_C[f"{scored_by[0]}_model"] == scored_by[1])
     with store.reading("reading feedback") as connection:

@@ -18,11 +18,10 @@ OF_CALL = {of.path for of in TABLE if of.of_call}
 ROWS = {of.path: of.rows or "pending" for of in TABLE if of.kind}
 
 
-def body_of(path: str, *, cluster: str | None = "pai", user: str | None = None) -> dict[str, object]:
-    """Return the body of a call whose jobs are in a cluster and of a user."""
+def body_of(path: str, *, cluster: str | None = "pai") -> dict[str, object]:
+    """Return the body of a call whose jobs are in a cluster."""
     body = dict(CALLS[path])
     changes = {"cluster": cluster} if path not in OF_CALL else {}
-    changes |= {} if user is None else {"user": user}
     jobs = [{name: value for name, value in each.items() if name != "cluster"} | changes for each in body["jobs"]]
     return {**body, "jobs": jobs, **({"cluster": cluster} if path in OF_CALL else {})}
 

@@ -18,7 +18,7 @@ from modelserve.api.metrics import Metrics
 metrics = Metrics()
 metrics.answered(Answered(body=b"", counts={("prediction", "m", "1", "predicted"): 3}, reclaimed={"gpus": (4.0, 3.0)}))
 metrics.ended("/v1/predictions", "POST", 200, 0.001)
-metrics.serving({("m", "1", "champion"): 60.0})
+metrics.serving({("m", "1"): 60.0})
 metrics.ready.set(1)
 print(metrics.page().decode())
 """
@@ -47,11 +47,11 @@ def test_counts_of_several_workers_add_up(tmp_path: Path) -> None:
 
 def test_what_was_said_of_a_former_version_is_taken_back() -> None:
     metrics = Metrics()
-    metrics.serving({("m", "1", "champion"): 60.0, ("gone", "1", "champion"): 60.0})
+    metrics.serving({("m", "1"): 60.0, ("gone", "1"): 60.0})
     for name in ("m", "gone"):
         metrics.error_ratio.labels(name).set(2.5)
 
-    metrics.serving({("m", "2", "champion"): 1.0})
+    metrics.serving({("m", "2"): 1.0})
     page = metrics.page().decode()
 
     assert 'taut_model_age_seconds{model="gone"} 0.0' in page

@@ -184,24 +184,6 @@ def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:
     assert [each.task_type for each in answer.brakes] == ["ctr"]
 
 
-def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> None:
-    from modelserve.store.changes import insert_finished
-
-    service.take_feedback(body([row("seed")]), ACCOUNTING)
-    [seed] = newest_finished(service.store, limit=1)
-    made = [
-        replace(seed, job_id=f"s{i}", run_s=run_s, p50_s=1000.0, alloc_mem_gib=10.0 if shrunk else 20.0)
-        for i, (run_s, shrunk) in enumerate([(900.0, False), (1000.0, False), (1100.0, False), (1200.0, True)])
-    ]
-    insert_finished(service.store, made)
-
-    [ctr] = service.read_modes(ANYONE).realised
-
-    assert ctr.stretch.model_dump() == pytest.approx(
-        {"shrunk": 1.2, "unshrunk": 1.0, "ratio": 1.2, "shrunk_jobs": 1, "unshrunk_jobs": 3}
-    )
-
-
 def test_enforce_without_a_scope_is_refused_and_observe_is_not(service: Any) -> None:
     from modelserve.learning.modes import set_mode
 
