@@ -78,13 +78,6 @@ def check_jobs(rows: Sequence[OfCluster], trace: str | None, caller: Caller, *, 
     """Check that every job has a trace and that the caller may use its trace and cluster.
 
     `trace` is the trace of jobs that name none; `field` names the jobs in error messages.
-
-    Raises
-    ------
-    BadRequest
-        A job names no trace, and `trace` is None.
-    Forbidden
-        The caller may not use the trace or cluster of a job.
     """
     bound = caller.traces is not None or caller.clusters is not None
     for i, row in enumerate(rows):

@@ -64,10 +64,7 @@ NEWEST_FEEDBACK: Final = frozenset({"recommend", "schedule", "reserve", "plan", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """The parts of the service, and its calls as methods; `clock` returns Unix time in seconds.
-
-    A method raises the errors of the imported function with the same name.
-    """
+    """The parts of the service, and its calls as methods; `clock` returns Unix time in seconds."""
 
     settings: ServeSettings
     models: ModelSet
@@ -80,15 +77,7 @@ class Service:
     def decide(
         self, of: CallShape[Any], body: Any, caller: Caller, *, answer_id: str = "", call_json: bytes = b""
     ) -> Answered:
-        """Answer a call about jobs (`DECISIONS`), and log the answer; `call_json` is the body as received.
-
-        Raises
-        ------
-        BadRequest
-            A job has no trace, or the function refuses the body.
-        Forbidden
-            The caller may not use the trace or cluster of a job.
-        """
+        """Answer a call about jobs (`DECISIONS`), and log the answer; `call_json` is the body as received."""
         trace = body.trace or self.settings.trace
         rows = (body,) if of.of_call else of.jobs_of(body)
         check_jobs(rows, trace, caller, field="call" if of.of_call else of.jobs)
@@ -181,17 +170,7 @@ class Service:
 def open_service(
     settings: ServeSettings, *, clock: Callable[[], float] = time.time, store_inode: int | None = None
 ) -> Service:
-    """Open the store, load the models in the folder, and read the stored feedback.
-
-    `store_inode` is as in `Store.open`.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be opened.
-    BundleError
-        The file of the policy of sites cannot be read.
-    """
+    """Open the store, load the models in the folder, and read the stored feedback; `store_inode` as in `Store.open`."""
     store = Store.open(settings.store, inode=store_inode)
     feeds: list[Feed] = []
     models = ModelSet(

@@ -120,7 +120,7 @@ def test_changes_are_read_in_the_order_of_their_numbers(url: str) -> None:
     for mode in ("observe", "enforce", "observe"):
         write_control(store, a_mode(mode))
 
-    assert [(each.seq, each.mode) for each in changes_between(store, 1, 3, ModeSet) if isinstance(each, ModeSet)] == [
+    assert [(each.seq, each.mode) for each in changes_between(store, 1, 3) if isinstance(each, ModeSet)] == [
         (2, "enforce"),
         (3, "observe"),
     ]
