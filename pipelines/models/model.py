@@ -36,6 +36,7 @@ class TrainedModel:
     minus that of similar jobs. `offsets` are added to outputs, in log units, by quantile name or target. `history` also
     holds the jobs after `until`, the training cut. `importances` and `resource_importances` are permutation importances
     on held-out rows, empty for the reason `no_importances`; requests of `important` resources are not shrunk. `support`
+    is the lowest and highest request of each resource in the training rows. `metrics` are those of the row of
     `evaluation` that serves, or by `<target>_<metric>`. `rows` counts the training rows. `alike` are bounds of the use
     of similar jobs (usage models); `combination`, `forest`, `typical_s`, `response` and `curves`
     (`evaluate.learning_curves`) are of run-time models.
