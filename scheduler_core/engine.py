@@ -17,7 +17,6 @@ from scheduler_core.kernels.records import DRF, JOB, NONE
 from scheduler_core.kernels.state import (
     KEPT_CHANGES,
     MOST_SHAPES,
-    Breaks,
     Cluster,
     Goal,
     Log,
@@ -38,10 +37,7 @@ from scheduler_core.queueing import QUEUE_POLICIES, Discipline, Jobs, predicted_
 from scheduler_core.target import SlidingTarget, TargetWorkload, goal_of, kinds_of, target_of
 from scheduler_core.types import IntArray
 
-__all__ = ["NO_BREAKS", "begun", "effort_s", "goals_of", "in_arrays", "pays", "run"]
-
-
-NO_BREAKS: Final = Breaks(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64))
+__all__ = ["begun", "effort_s", "goals_of", "in_arrays", "pays", "run"]
 
 
 def begun(
@@ -50,7 +46,6 @@ def begun(
     discipline: Discipline,
     *,
     horizon_s: float,
-    breaks: Breaks = NO_BREAKS,
     target: TargetWorkload | None = None,
 ) -> State:
     """Return the state before the first arrival; `target` is what placements by device aim at.
@@ -67,7 +62,6 @@ def begun(
         queue=queue,
         cluster=_cluster(cluster, empty, jobs.gpu_types, int(queue.jobs["user"].max(initial=0)) + 1),
         log=_first_log(jobs, empty),
-        breaks=breaks,
         scratch=scratch_of(len(jobs.arrive_s), len(queue.buckets), empty),
         goal=goal_of(target_of(()) if target is None else target, kinds),
         cache=cache_of(rows, empty, kind, cluster.largest),
@@ -241,7 +235,7 @@ def _cluster(cluster: Machinery, empty: Room, gpu_types: tuple[str, ...], users:
 def _first_log(jobs: Jobs, empty: Room) -> Log:
     """Return an empty log, long enough for two runs of each job that dies and one of every other job.
 
-    Preemptions and outages can add runs; the log is then lengthened.
+    Preemptions can add runs; the log is then lengthened.
     """
     twice, hosts = 1 + jobs.dies.astype(np.int64), np.minimum(jobs.instances, len(empty.free))
     return log_of(len(jobs.arrive_s), int(twice.sum()), int((hosts * twice).sum()), empty.devices.shape[1])

@@ -7,7 +7,7 @@ from scheduler_core.errors import BadInput
 from scheduler_core.gangs import SHARINGS, Sharing
 from scheduler_core.kernels.placing import BY_DEVICE
 
-__all__ = ["AIMING", "PLACEMENTS", "sharing_of"]
+__all__ = ["PLACEMENTS", "sharing_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,6 @@ Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Frag
 2023 (fgd, and the baselines as measured there). Grandl et al.: Multi-resource packing for cluster schedulers, SIGCOMM
 2014 (dot product). Weng et al.: MLaaS in the Wild, NSDI 2022 (packing). Xiao et al.: Gandiva, OSDI 2018 (clustering).
 """
-
-AIMING: Final = tuple(name for name, placement in PLACEMENTS.items() if placement.aims)
-"""The placements that use a target workload."""
 
 
 def sharing_of(placement: str, wanted: Sharing | None = None) -> Sharing:

@@ -16,7 +16,7 @@ from scheduler_core.gangs import Demand, allows, shape
 from scheduler_core.kernels.state import Goal
 from scheduler_core.types import IntArray
 
-__all__ = ["WINDOW", "SlidingTarget", "TargetWorkload", "check_popularity", "goal_of", "kinds_of", "target_of"]
+__all__ = ["WINDOW", "SlidingTarget", "TargetWorkload", "goal_of", "kinds_of", "target_of"]
 
 ROUNDING: Final = 1e-9
 """Relative tolerance for rounding when pod counts are compared with the share `popularity` of all pods."""
@@ -74,7 +74,8 @@ def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkl
     >>> target_of(demands).pods.tolist(), target_of(demands, popularity=0.75).count.tolist()
     ([3, 1], [1])
     """
-    check_popularity(popularity)
+    if not 0.0 < popularity <= 1.0:
+        raise BadInput(f"target: found the popularity {popularity:g}, expected a share of pods above 0 and at most 1")
     counts: Counter[Shape] = Counter()
     for demand in demands:
         count, milli = shape(demand.units[2])
@@ -93,19 +94,13 @@ def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkl
     )
 
 
-def check_popularity(popularity: float) -> None:
-    """Raise an error unless `popularity` is a valid share of the pods."""
-    if not 0.0 < popularity <= 1.0:
-        raise BadInput(f"target: found the popularity {popularity:g}, expected a share of pods above 0 and at most 1")
-
-
 def _rank(entry: tuple[Shape, int]) -> tuple[int, int, int, int, str]:
     (cpu, count, milli, gpu_type), pods = entry
     return pods, cpu, milli, count, gpu_type or ""
 
 
 class SlidingTarget:
-    """A target workload learnt online from the last `window` arrivals; `popularity` is as in `target_of`.
+    """A target workload learnt online from the last `window` arrivals.
 
     The target is rebuilt at the 1st, 2nd, 4th, 8th ... arrival, and later after every tenth of a window. In between
     `target` is the same object, so that results cached for it stay valid.
@@ -119,12 +114,11 @@ class SlidingTarget:
     [1000]
     """
 
-    def __init__(self, window: int = WINDOW, popularity: float = 1.0) -> None:
+    def __init__(self, window: int = WINDOW) -> None:
         if window < 1:
             raise BadInput(f"sliding target: found window {window}, expected at least 1 arrival")
         self.window = window
-        self.popularity = popularity
-        self.target = target_of((), popularity)
+        self.target = target_of(())
         self._recent: deque[Demand] = deque(maxlen=window)
         self._since = 0
         self._known = 0
@@ -134,7 +128,7 @@ class SlidingTarget:
         self._recent.append(demand)
         self._since += 1
         if self._since >= max(min(self._known, self.window // RENEWALS), 1):
-            self.target = target_of(self._recent, self.popularity)
+            self.target = target_of(self._recent)
             self._known += self._since
             self._since = 0
 

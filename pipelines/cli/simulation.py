@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
 from pipelines.simulation.job_pool import Pool, job_pool, one_instance_each, recorded_pool, submissions
 from pipelines.simulation.results_folder import fresh_folder, keeping, write_rows
 from pipelines.simulation.rows import Row, averaged, conclusion, shown
-from pipelines.simulation.settings import PAPER_RATE_PER_H, OutageRate, SimulationSettings
+from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.simulation.shared.inputs import SHARED, SharedSettings
 from pipelines.simulation.simulate import simulate as simulate_drawn
 from pipelines.simulation.simulate import simulate_recorded
@@ -41,10 +40,6 @@ from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 from scheduler_core.types import Predictor, Request
-
-MTTR_H: Final = 1.0
-"""Mean hours until a failed machine is up again, if the settings name none."""
-
 
 Given = options_from(Settings, OPTIONS)
 
@@ -86,7 +81,6 @@ def simulated(chosen: Settings, where: InLake, *, offline: bool, out: Path | Non
         replications=chosen.replications or 1,
         cluster=cluster,
         discipline=discipline,
-        outages=_outages(chosen),
         slowdown_models=chosen.truth,
         shared=_shared(chosen),
         guards=chosen.guard,
@@ -142,11 +136,6 @@ def _shared(chosen: Settings) -> SharedSettings:
     }
     policy = replace(ReservePolicy(), **{name: value for name, value in given.items() if value is not None})
     return SharedSettings(policy=policy, variation=chosen.variation or "default")
-
-
-def _outages(chosen: Settings) -> OutageRate | None:
-    """Return the rate of outages; None without outages."""
-    return None if chosen.mtbf_h is None else OutageRate(mtbf_h=chosen.mtbf_h, mttr_h=chosen.mttr_h or MTTR_H)
 
 
 def _site(chosen: Settings, cluster: ClusterSpec, first_ts: float | None) -> Site | None:

@@ -106,9 +106,6 @@ class Settings(BaseModel):
     """Standard deviations of the sum of use that stay free on a machine."""
     probation_min: Annotated[float, Field(ge=0.0, le=10_000.0)] | None = None
     variation: Annotated[str, among(VARIATIONS)] | None = None
-    # outages of machines
-    mtbf_h: Positive | None = None
-    mttr_h: Positive | None = None
     # energy
     grid: Path | None = None
     zone: str | None = None
@@ -134,7 +131,6 @@ class Settings(BaseModel):
                 (self.z, self.probation_min, self.variation) != (None, None, None),
                 SHARED in self.truth,
             ),
-            "mttr_h without mtbf_h": (self.mttr_h is not None, self.mtbf_h is not None),
             "zone, grid_start or pue without grid": (
                 (self.zone, self.grid_start, self.pue) != (None, None, None),
                 self.grid is not None,

@@ -5,13 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from pipelines.simulation.advice import REQUESTED, Advice, Sized
 from pipelines.simulation.energy.account import EnergyAccount
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate as run_cluster
-from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages, draw_outages
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics, Uses, summarise
 from pipelines.simulation.measures.series import mean_fragmented_gpus
@@ -25,13 +22,12 @@ __all__ = ["Arrivals", "Run", "paired_runs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """The arrivals and outages under which every arm runs: job `picks[i]` of the pool arrives at `at_s[i]` (n,)."""
+    """The arrivals under which every arm runs: job `picks[i]` of the pool arrives at `at_s[i]` (n,)."""
 
     devices: str
     seed: int
     at_s: FloatArray
     picks: IntArray
-    outages: Outages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,21 +90,6 @@ def paired_runs(
             yield from (run(arm, model, starts[arm, model]) for arm in sized)
 
 
-def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Outages:
-    """Draw outages at the rate of the settings, from 0 s to `until_s`."""
-    if (rate := settings.outages) is None:
-        return NO_OUTAGES
-    # A separate random stream, so that a seed draws the same arrivals with and without outages.
-    rng = np.random.default_rng([seed, 1])
-    return draw_outages(
-        len(settings.cluster.machines),
-        between_s=rate.mtbf_h * SECONDS_PER_HOUR,
-        repair_s=rate.mttr_h * SECONDS_PER_HOUR,
-        horizon_s=until_s,
-        rng=rng,
-    )
-
-
 def _run(
     arm: str,
     model: str,
@@ -126,13 +107,12 @@ def _run(
         settings.cluster.machines,
         replace(settings.discipline, seed=arrivals.seed),
         horizon_s=settings.horizon_s,
-        outages=arrivals.outages,
         engine=settings.engine,
     )
     drawn = Uses(mean=uses.mean[arrivals.picks])
     energy, fragmented_gpus = None, None
     if settings.site is not None:
-        energy = settings.site.account(schedule, drawn, from_s=settings.warm_up_s, outages=arrivals.outages)
+        energy = settings.site.account(schedule, drawn, from_s=settings.warm_up_s)
     if settings.sharing == "devices":
         fragmented_gpus = _fragmented_gpus(schedule, settings)
     return Run(

@@ -148,7 +148,6 @@ def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str
         "jobs": len(run.arrivals.at_s),
         "warm_up_s": settings.warm_up_s,
         "horizon_s": settings.horizon_s,
-        "outages": len(run.arrivals.outages.machine),
         "assumed_device_mem_gib": pool.assumed_device_mem_gib,
         "cluster": settings.cluster.source,
         "theta": settings.shrink_policy.theta,

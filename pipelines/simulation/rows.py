@@ -49,7 +49,6 @@ SUMMARY_COLUMNS: Final = (
     "mem_used_frac",
     "gpu_allocated_frac",
     "preempted",
-    "interrupted",
     "stretched_share",
     "jct_p99_s",
 )

@@ -1,4 +1,4 @@
-"""Settings of a simulation: arrivals, cluster, discipline, outages, slowdown models; the target of fragmentation."""
+"""Settings of a simulation: arrivals, cluster, discipline, slowdown models; the target of fragmentation."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from scheduler_core.queueing import Discipline, policy_of
 from scheduler_core.shrink import Guard, ShrinkPolicy
 from scheduler_core.target import WINDOW, TargetWorkload, target_of
 
-__all__ = ["PAPER_MIX", "PAPER_RATE_PER_H", "OutageRate", "SimulationSettings"]
+__all__ = ["PAPER_MIX", "PAPER_RATE_PER_H", "SimulationSettings"]
 
 
 def workload_target(workload: Workload, *, typed: bool) -> TargetWorkload:
@@ -53,23 +53,6 @@ _SHARING_NOTES: Final[Mapping[Sharing, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutageRate:
-    """Rate of outages: mean hours between failures of one machine, and mean hours to repair it.
-
-    Machines fail independently of each other.
-    """
-
-    mtbf_h: float
-    mttr_h: float
-
-    def __post_init__(self) -> None:
-        if not (0.0 < self.mtbf_h < float("inf") and 0.0 < self.mttr_h < float("inf")):
-            raise BadUsage(
-                f"outages: found {self.mtbf_h} h between failures and {self.mttr_h} h to repair, expected more than 0"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSettings:
     """Settings of a simulation.
 
@@ -77,9 +60,8 @@ class SimulationSettings:
       equally likely.
     - `horizon_s`, `warm_up_s`: end of the simulation, and the time from which metrics count. An infinite horizon ends
       after the last event.
-    - `seed`, `replications`: replication i draws arrivals, outages and placements from seed + i; the seed in
+    - `seed`, `replications`: replication i draws arrivals and placements from seed + i; the seed in
       `discipline` is ignored.
-    - `outages`: the rate at which outages of machines are drawn; None draws none.
     - `guards`: each gives one arm: `shrunk` has the peak-use guard, `unguarded` has none (as in Yang, Hong and Tang).
     - `shrink_policy`: parameters of Algorithm 1. Its guard and GPU memory are replaced by `guards` and the pool.
     - `engine`: how the rules run; `auto` compiles if that is estimated to be faster for all runs together.
@@ -94,7 +76,6 @@ class SimulationSettings:
     replications: int = 1
     cluster: ClusterSpec = field(default_factory=paper_cluster)
     discipline: Discipline = field(default_factory=Discipline)
-    outages: OutageRate | None = None
     slowdown_models: Sequence[str] = tuple(SLOWDOWN_MODELS)
     guards: Sequence[Guard] = ("usage",)
     shared: SharedSettings = field(default_factory=SharedSettings)
@@ -109,7 +90,7 @@ class SimulationSettings:
                 f"expected some of {', '.join((*SLOWDOWN_MODELS, SHARED))} and at least one replication"
             )
         if SHARED in self.slowdown_models:
-            self.shared.check(self.discipline, outages=self.outages is not None, energy=self.site is not None)
+            self.shared.check(self.discipline, energy=self.site is not None)
         if not 0.0 <= self.warm_up_s < self.horizon_s:
             raise BadUsage(f"simulate: found a warm-up of {self.warm_up_s:g} s, expected below {self.horizon_s:g} s")
         if self.discipline.match_gpu_type and not any(machine.gpu_type for machine in self.cluster.machines):
@@ -142,9 +123,6 @@ class SimulationSettings:
                 f"until the {'last submission' if endless else 'horizon'}"
             )
         notes.append(self._order_note())
-        if self.outages is not None:
-            rate = f"machines fail every {self.outages.mtbf_h:g} h on average, and are away {self.outages.mttr_h:g} h"
-            notes.append(f"{rate}, until the last submission" if endless else rate)
         if self.warm_up_s:
             notes.append(
                 f"measured from {self.warm_up_s / SECONDS_PER_HOUR:g} h on: jobs that arrived and "

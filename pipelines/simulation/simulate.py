@@ -13,7 +13,7 @@ from pipelines.simulation.energy.site import Site
 from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, poisson_draws
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics
-from pipelines.simulation.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
+from pipelines.simulation.paired_runs import Arrivals, Keep, Run, paired_runs
 from pipelines.simulation.rows import (
     Row,
     assumed_note,
@@ -95,14 +95,11 @@ def simulate_recorded(
     gangs = gangs_of(pool.frame, gpus_per_machine=settings.cluster.most_gpus)
     _check_capacity(gangs, settings)
     at_s = submitted_s(pool.frame)
-    # Without a horizon, draw outages until the last submission, and for at least one second.
-    last_s = max(min(settings.horizon_s, float(at_s[-1])), 1.0)
     arrivals = Arrivals(
         devices=ALL,
         seed=settings.seed,
         at_s=at_s,
         picks=np.arange(len(pool.jobs), dtype=np.int64),
-        outages=outages_until(settings, last_s, settings.seed),
     )
     notes = [*window_notes(pool, at_s, settings), *recorded_notes(pool, gangs)]
     return _simulated(pool, gangs, scales, [arrivals], settings, predictor, keep, notes, None)
@@ -204,9 +201,7 @@ def _drawn(pool: Pool, settings: SimulationSettings) -> tuple[list[Arrivals], li
         for seed in range(settings.seed, settings.seed + settings.replications):
             rng, horizon_s = np.random.default_rng(seed), settings.horizon_s
             draws = poisson_draws(kinds, rate_per_h=settings.rate_per_h, horizon_s=horizon_s, rng=rng, mix=mix)
-            outages = outages_until(settings, horizon_s, seed)
-            picks = members[draws.picks]
-            arrivals.append(Arrivals(devices=devices, seed=seed, at_s=draws.at_s, picks=picks, outages=outages))
+            arrivals.append(Arrivals(devices=devices, seed=seed, at_s=draws.at_s, picks=members[draws.picks]))
     if not known.all():
         notes.append(f"{assumed_note(pool)}; devices={KNOWN} leaves them out")
     return arrivals, notes

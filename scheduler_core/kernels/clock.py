@@ -11,12 +11,11 @@ from scheduler_core.kernels.backfill import easy_round
 from scheduler_core.kernels.heaps import popped
 from scheduler_core.kernels.kernel import by_reference, kept, kernel
 from scheduler_core.kernels.preemption import preempting_round
-from scheduler_core.kernels.rooms import copied, copied_on, fits, fits_free, note_change
+from scheduler_core.kernels.rooms import copied, fits, fits_free
 from scheduler_core.kernels.sharing import aim
 from scheduler_core.kernels.starts import (
     COMPLETED,
     FAILED,
-    INTERRUPTED,
     KILLED,
     RUNNING,
     key_of,
@@ -25,8 +24,8 @@ from scheduler_core.kernels.starts import (
     stop,
     wait,
 )
-from scheduler_core.kernels.state import NONE, Cluster, Placed, Room, State
-from scheduler_core.kernels.waiting import next_offer, offer, offer_again, offer_all, take
+from scheduler_core.kernels.state import NONE, Placed, Room, State
+from scheduler_core.kernels.waiting import next_offer, offer_again, take
 from scheduler_core.types import IntArray
 
 __all__ = ["AIM", "DONE", "LOG_FULL", "advance", "aim_at_goal", "enter"]
@@ -53,16 +52,12 @@ def next_end(state: State) -> float:
 @kernel
 def next_moment(state: State) -> float:
     """Return the time of the next event or preemption check; infinity if nothing more happens."""
-    tally, jobs, breaks = state.queue.tally[0], state.queue.jobs, state.breaks
+    tally, jobs = state.queue.tally[0], state.queue.jobs
     moment_s = next_end(state)
     if state.rules.preempting and tally.running > 0 and tally.waiting > 0:
         moment_s = min(moment_s, _tick_s(tally.now_s, state.rules.quantum_s))
     if tally.arrivals < len(jobs):
         moment_s = min(moment_s, jobs[tally.arrivals].arrive_s)
-    if tally.ups < len(breaks.up_s):
-        moment_s = min(moment_s, breaks.up_s[tally.ups])
-    if tally.downs < len(breaks.down_s):
-        moment_s = min(moment_s, breaks.down_s[tally.downs])
     return float(moment_s)
 
 
@@ -86,73 +81,6 @@ def end_runs(state: State) -> None:
 
 
 @kernel
-def bring_up(state: State) -> None:
-    """End the outages that are over, and free the capacity of machines that are up again."""
-    breaks, cluster, tally = state.breaks, state.cluster, state.queue.tally[0]
-    while tally.ups < len(breaks.up_s) and breaks.up_s[tally.ups] <= tally.now_s:
-        machine = breaks.up[tally.ups]
-        tally.ups += 1
-        cluster.away[machine] -= 1
-        if cluster.away[machine] == 0:
-            copied_on(cluster.empty, cluster.now, machine)
-            for resource in range(3):
-                cluster.total_free[resource] += cluster.empty.free[machine, resource]
-            note_change(cluster, state.queue, machine)
-            tally.settled = 0
-
-
-@kernel
-def _interrupt(state: State) -> None:
-    """Stop every run with an instance on a machine that is down; its job loses its work and waits again."""
-    queue, log, picks, tally = state.queue, state.log, state.scratch.picks, state.queue.tally[0]
-    hit = 0
-    for slot in range(tally.running):
-        number = log.active[slot].run
-        for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
-            if state.cluster.away[log.hosts[place]] > 0:
-                picks[hit].what = number
-                hit += 1
-                break
-    for place in range(hit):
-        job = stop(state, picks[place].what, INTERRUPTED)
-        row = queue.jobs[job]
-        row.left_s = row.run_s if row.full else row.granted_run_s
-        row.attained_s = 0.0
-        row.owed_s = 0.0
-        wait(state.rules, queue, len(state.cluster.away), job)
-
-
-@kernel
-def close(cluster: Cluster, machine: int) -> None:
-    """Remove the free capacity of a machine."""
-    now = cluster.now
-    for resource in range(3):
-        cluster.total_free[resource] -= now.free[machine, resource]
-        now.free[machine, resource] = 0
-    now.freeness[machine] = 0.0
-    for device in range(now.devices.shape[1]):
-        now.devices[machine, device] = 0
-    for size in range(now.tenants.shape[1]):
-        now.tenants[machine, size] = 0
-
-
-@kernel
-def take_down(state: State) -> None:
-    """Begin the outages that are due: stop the runs on the failing machines, and remove their capacity."""
-    breaks, cluster, tally = state.breaks, state.cluster, state.queue.tally[0]
-    first = tally.downs
-    while tally.downs < len(breaks.down_s) and breaks.down_s[tally.downs] <= tally.now_s:
-        cluster.away[breaks.down[tally.downs]] += 1
-        tally.downs += 1
-    if tally.downs > first:
-        _interrupt(state)
-    for outage in range(first, tally.downs):
-        machine = breaks.down[outage]
-        note_change(cluster, state.queue, machine)
-        close(cluster, machine)
-
-
-@kernel
 def admit(state: State) -> None:
     """Add the jobs that have arrived to the queue; mark jobs that do not fit even the empty cluster."""
     queue, tally = state.queue, state.queue.tally[0]
@@ -166,35 +94,21 @@ def admit(state: State) -> None:
 
 
 @kernel
-def unbounded_round(state: State) -> None:
-    """Start every job that fits, in queue order, with no limit on how many jobs pass a blocked job."""
-    queue, cluster = state.queue, state.cluster
-    tally = queue.tally[0]
-    tally.offers = 0
-    for place in range(tally.settled, tally.filled):
-        if fits_free(cluster, queue, queue.filled[place]):
-            offer(state, queue.filled[place])
-    at = next_offer(state)
-    while at != NONE:
-        if fits_free(cluster, queue, at):
-            start(state, take(queue, len(cluster.away), at))
-            offer_again(state, at)
-        at = next_offer(state)
-    tally.settled = tally.filled
+def simple_round(state: State) -> None:
+    """Start every job that fits, in queue order, until `overtakes` jobs have passed the head, if that is limited.
 
-
-@kernel
-def bounded_round(state: State) -> None:
-    """Start every job that fits, in queue order, until `overtakes` jobs have passed the head.
-
-    The head is the first job that does not fit. Starts that passed it in earlier rounds count too.
+    The head is the first job that does not fit. Starts that passed it in earlier rounds count too. Without a limit,
+    buckets that are known not to fit are left out.
     """
     queue, cluster = state.queue, state.cluster
-    tally, bound = queue.tally[0], state.rules.overtakes
-    offer_all(state)
+    tally, most = queue.tally[0], state.rules.overtakes
+    tally.offers = 0
+    for place in range(tally.settled if most < 0 else 0, tally.filled):
+        if most >= 0 or fits_free(cluster, queue, queue.filled[place]):
+            offer_again(state, queue.filled[place])
     head = NONE
     at = next_offer(state)
-    while at != NONE and (head == NONE or tally.overtaken < bound):
+    while at != NONE and (most < 0 or head == NONE or tally.overtaken < most):
         if fits_free(cluster, queue, at):
             start(state, take(queue, len(cluster.away), at))
             offer_again(state, at)
@@ -206,6 +120,7 @@ def bounded_round(state: State) -> None:
                 tally.overtaken = 0
         at = next_offer(state)
     tally.head = head
+    tally.settled = tally.filled
 
 
 @kernel
@@ -243,17 +158,13 @@ def advance(state: State) -> int:
             preempting_round(state)
         elif rules.easy:
             easy_round(state)
-        elif rules.overtakes >= 0:
-            bounded_round(state)
         else:
-            unbounded_round(state)
+            simple_round(state)
         upcoming_s = next_moment(state)
         if upcoming_s > horizon_s or upcoming_s == math.inf:
             return DONE
         tally.now_s = upcoming_s
         end_runs(state)
-        bring_up(state)
-        take_down(state)
         admit(state)
     return LOG_FULL
 

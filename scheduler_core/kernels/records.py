@@ -121,7 +121,7 @@ TALLY: Final = np.dtype(
         ("waiting", "i8"),
         ("waiting_hosts", "i8"),  # upper bound of the number of machines that all waiting jobs would use
         ("filled", "i8"),
-        ("changes", "i8"),  # number of times so far that a machine may have come to host more, or went down
+        ("changes", "i8"),  # number of times so far that a machine may have come to host more
         ("ripe", "i8"),  # number of the first runs, in order of start, that have run for a quantum
         ("settled", "i8"),  # number of filled buckets known not to fit
         ("running", "i8"),
@@ -130,8 +130,6 @@ TALLY: Final = np.dtype(
         ("hosts", "i8"),
         ("arrivals", "i8"),
         ("aim_at", "i8"),  # number of arrivals from which on placements have a new target workload
-        ("ups", "i8"),
-        ("downs", "i8"),
         ("head", "i8"),
         ("overtaken", "i8"),
         ("offers", "i8"),

@@ -248,20 +248,8 @@ def features_in(
             fill_site(rows[site], jobs, seen, now, job, site, later_usd, mean_usd)
 
 
-@kept
-def decide(
-    rule: int,
-    params: FloatArray,
-    jobs: Jobs,
-    seen: Outlook,
-    now: int,
-    waiting: IntArray,
-    count: int,
-    scratch: Scratch,
-    chosen: IntArray,
-) -> None:
-    """Decide as `decide_in` does."""
-    decide_in(rule, params, jobs, seen, now, waiting, count, scratch, chosen)
+decide = kept(decide_in.py_func)
+"""`decide_in` for calls from Python."""
 
 
 @kept

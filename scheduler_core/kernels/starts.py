@@ -23,7 +23,6 @@ COMPLETED: Final = np.int64(1)
 FAILED: Final = np.int64(2)
 KILLED: Final = np.int64(3)
 PREEMPTED: Final = np.int64(4)
-INTERRUPTED: Final = np.int64(5)
 """How a run ended; a run still `RUNNING` has not ended."""
 
 

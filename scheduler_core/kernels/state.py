@@ -15,7 +15,6 @@ __all__ = [
     "KEPT_CHANGES",
     "MOST_SHAPES",
     "NONE",
-    "Breaks",
     "Cluster",
     "Goal",
     "Log",
@@ -68,7 +67,7 @@ class Queue(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Free capacity of machines, current or hypothetical; a machine that is down has nothing free.
+    """Free capacity of machines, current or hypothetical.
 
     `tenants` counts instances by GPU size: column 0 those with a part of a device, column k those with k devices.
     """
@@ -86,7 +85,7 @@ class Cluster(NamedTuple):
     empty: Room
     largest: FloatArray  # (3,) capacity of the largest machine
     of_type: BoolArray  # (types, machines) whether the machine has the type, or one of its alternatives
-    away: IntArray  # (machines,) number of current outages
+    away: IntArray  # (machines,) 1 for machines that take no new job, else 0
     total_free: IntArray  # (3,) sum of free units over machines
     total: FloatArray  # (3,) capacity of all machines, at least 1
     held: IntArray  # (users, 3) units held by running jobs
@@ -107,15 +106,6 @@ class Log(NamedTuple):
     ends: Records  # heap of the runs by planned end; a run stopped before stays in it until then
     expected: Records  # with backfill: the current runs by expected end
     active: Records  # the current runs, in no particular order, with what their queue keys depend on
-
-
-class Breaks(NamedTuple):
-    """Outages: their times and machines, ordered by begin (`down`) and ordered by end (`up`)."""
-
-    down_s: FloatArray
-    down: IntArray
-    up_s: FloatArray
-    up: IntArray
 
 
 class Scratch(NamedTuple):
@@ -183,7 +173,6 @@ class State(NamedTuple):
     queue: Queue
     cluster: Cluster
     log: Log
-    breaks: Breaks
     scratch: Scratch
     goal: Goal
     cache: Cache

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.slowdown import Measured
 from scheduler_core.cluster import Machine
-from scheduler_core.fragmentation import FreeNodes, Use, weighed_uses
+from scheduler_core.fragmentation import FreeNodes, fragmented
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Request, RunTimes
@@ -89,5 +89,4 @@ REQUESTS = st.builds(
 
 def cluster_fragmentation(nodes: FreeNodes, target: TargetWorkload) -> float:
     """Return F of Weng et al. (ATC 2023): the mean free milli-GPUs that a pod of the target could not use."""
-    by_use = weighed_uses(nodes, target).sum(axis=0)
-    return int(by_use.sum() - by_use[Use.USABLE]) / max(target.total, 1)
+    return int(fragmented(nodes, target).sum()) / max(target.total, 1)

@@ -10,7 +10,6 @@ from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import (
     gpu_machines,
     hosts_of,
-    outages,
     run,
     starts_of,
     workload,
@@ -90,14 +89,6 @@ def test_a_run_past_its_prediction_is_expected_to_end_now() -> None:
     )
 
     assert starts_of(run(jobs, gpu_machines(4), EASY)) == {0: 0, 1: 90, 2: 100}
-
-
-def test_nobody_is_held_back_for_a_head_that_waits_for_machines() -> None:
-    jobs = workload({"at": 1.0, "gpus": 4, "instances": 2, "run": 10.0}, {"at": 2.0, "gpus": 4, "run": 300.0})
-
-    schedule = run(jobs, gpu_machines(4, 4), EASY, outages=outages((1, 0.0, 100.0)))
-
-    assert starts_of(schedule) == {1: 2, 0: 302}
 
 
 def test_backfill_looks_so_many_jobs_behind_the_head() -> None:

@@ -56,13 +56,6 @@ def test_no_demand_makes_a_target_of_no_shape() -> None:
     assert (len(target), target.total) == (0, 0)
 
 
-def test_a_sliding_target_keeps_the_most_frequent_shapes() -> None:
-    sliding = SlidingTarget(window=10, popularity=0.7)
-    for gpu in (500, 500, 1000, 500):
-        sliding.arrived(demand(gpu=gpu))
-    assert sliding.target.milli.tolist() == [500]
-
-
 def test_a_share_that_is_reached_but_for_rounding_is_reached() -> None:
     pods = [demand(gpu=100, instances=55), demand(gpu=200, instances=45)]  # 0.55 * 100 is more than 55
     assert target_of(pods, 0.55).milli.tolist() == [100]

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.job_metrics import Uses, drawn_units, instance_units
 from pipelines.simulation.measures.metrics import Metrics
 from scheduler_core.cluster import UNITS, Machine
@@ -66,11 +65,10 @@ def account(
     *,
     assumed: Assumed,
     from_s: float = 0.0,
-    outages: Outages = NO_OUTAGES,
 ) -> EnergyAccount:
     """Compute the energy account of a schedule by exact integration over time, without sampling.
 
-    Machines always draw their idle power, except during outages. Carbon in g = kWh x PUE x intensity in g/kWh, and cost
+    Machines always draw their idle power. Carbon in g = kWh x PUE x intensity in g/kWh, and cost
     in USD = kWh x PUE x price in USD/kWh. Without a grid only kWh are computed.
 
     `uses` are the average uses of one instance of each job; NaN is replaced by `assumed`. `powers` has one entry per
@@ -88,9 +86,8 @@ def account(
     busy_kw, held_kw = _drawn(schedule, uses, fleet, assumed)
     of_run = window.factors(schedule.start_s, schedule.end_run_s)
     idle_kw = (fleet.cpu_idle_w + fleet.gpus * fleet.gpu_idle_w) / WATTS_PER_KW
-    away = united(outages)
     [always] = window.factors(np.array([from_s]), np.array([schedule.end_s]))
-    total = idle_kw.sum() * always - idle_kw[away.machine] @ window.factors(away.down_s, away.up_s) + busy_kw @ of_run
+    total = idle_kw.sum() * always + busy_kw @ of_run
     of_jobs = [
         np.bincount(schedule.job, weights=column * (busy_kw + held_kw), minlength=len(schedule.workload))
         for column in of_run.T
@@ -123,23 +120,6 @@ class _Window:
             for series in (self.grid.carbon, self.grid.price)
         ]
         return np.column_stack([(ends - begins) / HOUR_S, *integrals])
-
-
-def united(outages: Outages) -> Outages:
-    """Return outages that cover the same time without overlaps on a machine.
-
-    >>> twice = Outages(machine=np.array([0, 0]), down_s=np.array([5.0, 8.0]), up_s=np.array([20.0, 30.0]))
-    >>> united(twice).down_s.tolist(), united(twice).up_s.tolist()
-    ([5.0, 20.0], [20.0, 30.0])
-    """
-    down_s = outages.down_s.copy()
-    away_until: dict[int, float] = {}
-    for row, (machine, up_s) in enumerate(zip(outages.machine.tolist(), outages.up_s.tolist(), strict=True)):
-        down_s[row] = max(down_s[row], away_until.get(machine, 0.0))
-        away_until[machine] = max(up_s, away_until.get(machine, 0.0))
-    stays = down_s < outages.up_s
-    order = np.argsort(down_s[stays], kind="stable")
-    return Outages(machine=outages.machine[stays][order], down_s=down_s[stays][order], up_s=outages.up_s[stays][order])
 
 
 class _Fleet(NamedTuple):

@@ -10,7 +10,6 @@ from pipelines.simulation.energy.account import EnergyAccount, account
 from pipelines.simulation.energy.grid_files import zone_files
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.engine.workload import Outages
 from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.hourly import Grid
@@ -31,7 +30,7 @@ class Site:
     start_ts: float = 0.0
     notes: tuple[str, ...] = ()
 
-    def account(self, schedule: Schedule, uses: Uses, *, from_s: float, outages: Outages) -> EnergyAccount:
+    def account(self, schedule: Schedule, uses: Uses, *, from_s: float) -> EnergyAccount:
         """Return the energy account of a schedule at this site."""
         return account(
             schedule,
@@ -41,7 +40,6 @@ class Site:
             self.start_ts,
             assumed=self.table.assumed,
             from_s=from_s,
-            outages=outages,
         )
 
 

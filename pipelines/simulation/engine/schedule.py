@@ -26,7 +26,6 @@ class Ending(IntEnum):
     FAILED = 2
     KILLED = 3
     PREEMPTED = 4
-    INTERRUPTED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,12 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.engine.workload import NO_OUTAGES, Outages, Workload, check_outages
+from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Cluster, Machine
 from scheduler_core.engine import begun, effort_s, goals_of, pays, run
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import rounded
-from scheduler_core.kernels.state import Breaks, State
+from scheduler_core.kernels.state import State
 from scheduler_core.placement import PLACEMENTS, sharing_of
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import SlidingTarget, TargetWorkload
@@ -35,7 +35,6 @@ def simulate(
     discipline: Discipline | None = None,
     *,
     horizon_s: float = math.inf,
-    outages: Outages = NO_OUTAGES,
     target: TargetWorkload | SlidingTarget | None = None,
     engine: Engine = "auto",
 ) -> Schedule:
@@ -64,14 +63,14 @@ def simulate(
     discipline = discipline or Discipline()
     if engine not in get_args(Engine):
         raise BadInput(f"engine: found {engine!r}, expected one of {', '.join(get_args(Engine))}")
-    _check(workload, machines, discipline, horizon_s, outages)
+    _check(workload, machines, discipline, horizon_s)
     sharing = sharing_of(discipline.placement, discipline.sharing)
     workload = in_devices(workload) if sharing == "devices" else workload
     cluster = Cluster(machines, sharing)
     goals, aimed = [], target.target if isinstance(target, SlidingTarget) else target
     if PLACEMENTS[discipline.placement].aims and not isinstance(target, TargetWorkload):
         goals = goals_of(workload, cluster, discipline, target or SlidingTarget())
-    state = begun(workload, cluster, discipline, horizon_s=horizon_s, breaks=_breaks(outages), target=aimed)
+    state = begun(workload, cluster, discipline, horizon_s=horizon_s, target=aimed)
     compiled = engine == "compiled" or (engine == "auto" and pays(effort_s(len(workload), len(machines), discipline)))
     return _schedule(
         run(state, goals, compiled=compiled), workload, machines, horizon_s, by_device=sharing == "devices"
@@ -101,25 +100,11 @@ def _schedule(
     )
 
 
-def _breaks(outages: Outages) -> Breaks:
-    """Return the outages as two lists: one sorted by start, one sorted by end."""
-    by_up = np.argsort(outages.up_s, kind="stable")
-    return Breaks(
-        down_s=outages.down_s.astype(np.float64),
-        down=outages.machine.astype(np.int64),
-        up_s=outages.up_s[by_up].astype(np.float64),
-        up=outages.machine[by_up].astype(np.int64),
-    )
-
-
-def _check(
-    workload: Workload, machines: Sequence[Machine], discipline: Discipline, horizon_s: float, outages: Outages
-) -> None:
+def _check(workload: Workload, machines: Sequence[Machine], discipline: Discipline, horizon_s: float) -> None:
     if not horizon_s > 0.0:
         raise BadInput(f"simulation: found a horizon of {horizon_s} s, expected more than 0")
     if not machines:
         raise BadInput("cluster: found no machine, expected at least one")
-    check_outages(outages, len(machines))
     if discipline.preempts() and math.isinf(horizon_s):
         _check_that_it_ends(workload, discipline)
 

@@ -1,10 +1,9 @@
-"""The input of a simulation: arriving jobs as columns, outages of machines, and random draws of both.
+"""The input of a simulation: arriving jobs as columns, and random draws of them.
 
 Recommendations and slowdown models have already been applied: the allocation and the run time of each job's first start
 are columns.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -17,7 +16,7 @@ from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.queueing import Jobs
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
-__all__ = ["NO_OUTAGES", "SECONDS_PER_HOUR", "Outages", "Workload", "poisson_draws"]
+__all__ = ["SECONDS_PER_HOUR", "Workload", "poisson_draws"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,89 +79,6 @@ class Workload(Jobs):
 
     def __len__(self) -> int:
         return len(self.arrive_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outages:
-    """Outages of machines, sorted by their start `down_s`: `machine` is an index, and the end `up_s` may be infinite.
-
-    A job with an instance on a failing machine loses its work, and waits again with its original arrival time.
-    """
-
-    machine: IntArray
-    down_s: FloatArray
-    up_s: FloatArray
-
-    def __post_init__(self) -> None:
-        holds = (self.machine >= 0) & (self.up_s > self.down_s) & (np.diff(self.down_s, prepend=0.0) >= 0.0)
-        if not holds.all():
-            row = int(np.argmin(holds))
-            raise BadInput(
-                f"outages: found machine {self.machine[row]} down at {self.down_s[row]} s, up at {self.up_s[row]} s in "
-                f"row {row}; expected an index, an end after the start, and ascending starts"
-            )
-
-
-NO_OUTAGES = Outages(
-    machine=np.empty(0, dtype=np.int64), down_s=np.empty(0, dtype=np.float64), up_s=np.empty(0, dtype=np.float64)
-)
-
-
-def draw_outages(
-    machines: int, *, between_s: float, repair_s: float, horizon_s: float, rng: np.random.Generator
-) -> Outages:
-    """Draw outages of each machine from its mean time between failures and mean time to repair.
-
-    Times to failure and times to repair are exponential. All machines are up at 0 s. An outage begins before the
-    horizon and may end after it.
-
-
-    References
-    ----------
-    Kokolis et al.: Revisiting Reliability in Large-Scale Machine Learning Research Clusters, HPCA 2025: failure rates.
-
-    Examples
-    --------
-    >>> drawn = draw_outages(2, between_s=3600, repair_s=600, horizon_s=7200, rng=np.random.default_rng(7))
-    >>> drawn.machine.tolist(), drawn.down_s.round().tolist(), drawn.up_s.round().tolist()
-    ([0, 0, 0], [2547.0, 5209.0, 6490.0], [3162.0, 5746.0, 8520.0])
-    """
-    for name, value in (("between_s", between_s), ("repair_s", repair_s), ("horizon_s", horizon_s)):
-        if not 0.0 < value < math.inf:
-            raise BadInput(f"outages: found {name}={value}, expected a positive finite number of seconds")
-    if machines < 1:
-        raise BadInput(f"outages: found {machines} machines, expected at least one")
-    drawn = [_of_one_machine(between_s, repair_s, horizon_s, rng) for _ in range(machines)]
-    machine = np.repeat(np.arange(machines, dtype=np.int64), [len(down_s) for down_s, _ in drawn])
-    down_s = np.concatenate([down_s for down_s, _ in drawn])
-    up_s = np.concatenate([up_s for _, up_s in drawn])
-    order = np.lexsort((machine, down_s))
-    return Outages(machine=machine[order], down_s=down_s[order], up_s=up_s[order])
-
-
-def check_outages(outages: Outages, machines: int) -> None:
-    """Raise BadInput if an outage names a machine that the cluster lacks."""
-    beyond = outages.machine >= machines
-    if beyond.any():
-        raise BadInput(
-            f"outages: found machine {outages.machine[beyond][0]} in row {int(beyond.argmax())}, "
-            f"expected an index below {machines}, the number of machines"
-        )
-
-
-def _of_one_machine(
-    between_s: float, repair_s: float, horizon_s: float, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Draw the outages of one machine; return their starts and their ends."""
-    down_s: list[float] = []
-    up_s: list[float] = []
-    now_s = float(rng.exponential(between_s))
-    while now_s < horizon_s:
-        down_s.append(now_s)
-        # A repair time may be too short to change the float: take the next larger float as the end.
-        up_s.append(max(now_s + float(rng.exponential(repair_s)), float(np.nextafter(now_s, math.inf))))
-        now_s = up_s[-1] + float(rng.exponential(between_s))
-    return np.array(down_s, dtype=np.float64), np.array(up_s, dtype=np.float64)
 
 
 SECONDS_PER_HOUR: Final = 3600.0

@@ -12,19 +12,19 @@ from scheduler_core.cluster import UNITS
 from scheduler_core.gangs import WHOLE
 from scheduler_core.types import RESOURCES
 
-EVENTS: Final = ("arrive", "never_fits", "start", "complete", "fail", "kill", "preempt", "interrupt")
+EVENTS: Final = ("arrive", "never_fits", "start", "complete", "fail", "kill", "preempt")
 """Names of the events of a job."""
 
 Column = npt.NDArray[Any]  # floats, integers or texts, depending on the column
 
-_OF_ENDING: Final = np.array(["", "complete", "fail", "kill", "preempt", "interrupt"], dtype=object)
+_OF_ENDING: Final = np.array(["", "complete", "fail", "kill", "preempt"], dtype=object)
 """Names of events by code of `Ending`."""
 
 
 def events(schedule: Schedule) -> dict[str, Column]:
     """Return the columns of the event log: time_s, event, serial, instances, resources, machines and perhaps devices.
 
-    Simultaneous events are in this order: ends of runs, interruptions, arrivals (each with its `never_fits`),
+    Simultaneous events are in this order: ends of runs, arrivals (each with its `never_fits`),
     preemptions, starts. Runs with the same event are in the order of their starts, arrivals in the order of serials.
     cpu_cores, mem_gib and gpus are per instance: the request at arrivals, the allocation at other events.
     `machines` is text: `m0:2 m1:1` means two instances on m0 and one on m1; it is empty at arrivals. `devices` exists
@@ -58,15 +58,15 @@ def events(schedule: Schedule) -> dict[str, Column]:
 
 def _in_order(schedule: Schedule) -> tuple[Column, Column, Column, Column]:
     """Return time, event name, job and run (-1 if the event has no run) of every event, in the order of the log."""
-    own, interrupted, preempted = (
+    ended, preempted = (
         np.flatnonzero(np.isin(schedule.ending, kinds))
-        for kinds in ((Ending.COMPLETED, Ending.FAILED, Ending.KILLED), (Ending.INTERRUPTED,), (Ending.PREEMPTED,))
+        for kinds in ((Ending.COMPLETED, Ending.FAILED, Ending.KILLED), (Ending.PREEMPTED,))
     )
     arrived = np.flatnonzero(schedule.workload.arrive_s <= schedule.end_s)
     # A job that does not fit the empty cluster has two events at its arrival.
     arrivals = np.repeat(arrived, 1 + schedule.never_fits[arrived].astype(np.int64))
     at_arrival = np.where(np.diff(arrivals, prepend=-1) == 0, "never_fits", "arrive").astype(object)
-    ended, started = np.concatenate([own, interrupted]), np.arange(len(schedule.job))
+    started = np.arange(len(schedule.job))
 
     # Events are listed in the order of simultaneous events; a stable sort by time keeps that order.
     end_s, names, job = schedule.end_run_s, _OF_ENDING[schedule.ending], schedule.job

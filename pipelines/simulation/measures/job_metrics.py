@@ -13,28 +13,27 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Uses", "job_metrics"]
 
-KEPT: Final = -1
-"""Value of `JobMetrics.lost_to` for a run whose work was not lost."""
+NEVER: Final = -1
+"""Ending of a job that never started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMetrics:
-    """State of each job at the end of the simulation, in the order of serials (n); only `lost_to` is per run (k).
+    """State of each job at the end of the simulation, in the order of serials (n); only `lost` is per run (k).
 
     - `arrived`: whether the job arrived before the end and its full request fits the empty cluster. The other columns
       are valid for such jobs only.
     - `first_start_s`: NaN if the job never started.
     - `completed`, `failed`, `running`, `waiting`: state at the end; exactly one is true for an arrived job.
-    - `killed`, `preempted`, `interrupted`: whether it was killed, preempted, interrupted by an outage at least once.
+    - `killed`, `preempted`: whether it was killed, preempted at least once.
     - `retried`: whether it was started again with its full request after a kill.
     - `stretch`: run time in the simulation / `run_s`, waiting excluded; NaN if the job never started. The run time
       counts all time on machines, and the time still needed when the simulation ends: the rest of the current run, the
       time left if the job waits to run again, and the full run after a kill.
     - `done_frac`: share of its run time that was done at the end: 1 for completed and failed jobs, 0 for jobs that
       never started or lost all work.
-    - `lost_to`: how the work of a run was lost: `Ending.KILLED` or `Ending.INTERRUPTED`, else `KEPT`. The work of a
-      preempted run is lost if a later run of the job is killed or interrupted. A run that was still to be killed at the
-      end of the simulation counts as killed.
+    - `lost`: whether the work of a run was lost in a kill, of that run or of a later run of the job. A run that was
+      still to be killed at the end of the simulation counts as killed.
     """
 
     arrived: BoolArray
@@ -45,11 +44,10 @@ class JobMetrics:
     waiting: BoolArray
     killed: BoolArray
     preempted: BoolArray
-    interrupted: BoolArray
     retried: BoolArray
     stretch: FloatArray
     done_frac: FloatArray
-    lost_to: IntArray
+    lost: BoolArray
 
 
 def job_metrics(schedule: Schedule) -> JobMetrics:
@@ -71,10 +69,10 @@ def job_metrics(schedule: Schedule) -> JobMetrics:
 
     arrived = (workload.arrive_s <= schedule.end_s) & ~schedule.never_fits
     first_start_s = of_started(schedule.start_s[lives.first], np.nan)
-    last = of_started(schedule.ending[lives.last], KEPT)
+    last = of_started(schedule.ending[lives.last], NEVER)
     completed, failed, running = (last == each for each in (Ending.COMPLETED, Ending.FAILED, Ending.RUNNING))
     waiting = arrived & ~completed & ~failed & ~running
-    full_next = of_started(schedule.full[lives.last] | (lives.lost_to[lives.last] == Ending.KILLED), 0.0) > 0.0
+    full_next = of_started(schedule.full[lives.last] | lives.lost[lives.last], 0.0) > 0.0
     whole_s, attained_s = np.where(full_next, workload.run_s, workload.granted_run_s), of_started(lives.attained_s, 0.0)
     awaited_s = np.where(waiting | ever(doomed), np.maximum(whole_s - attained_s, 0.0), 0.0)
     # A waiting job that will be killed runs a second time, in full.
@@ -89,39 +87,37 @@ def job_metrics(schedule: Schedule) -> JobMetrics:
         waiting=waiting,
         killed=ever(schedule.ending == Ending.KILLED),
         preempted=ever(schedule.ending == Ending.PREEMPTED),
-        interrupted=ever(schedule.ending == Ending.INTERRUPTED),
         retried=ever(schedule.full),
         stretch=np.where(np.isnan(first_start_s), np.nan, (busy_s + awaited_s) / workload.run_s),
         done_frac=np.where(completed | failed, 1.0, np.minimum(attained_s / whole_s, 1.0)),
-        lost_to=lives.lost_to,
+        lost=lives.lost,
     )
 
 
 class _Lives(NamedTuple):
-    """First and last run of each started job `job`, the run time of its last life (0 if lost), and `lost_to` by run.
+    """First and last run of each started job `job`, the run time of its last life (0 if lost), and `lost` by run.
 
-    A life is the series of runs between losses of work: a kill or an interruption ends it, a preemption does not.
+    A life is the series of runs between losses of work: a kill ends it, a preemption does not.
     """
 
     job: IntArray
     first: IntArray
     last: IntArray
     attained_s: FloatArray
-    lost_to: IntArray
+    lost: BoolArray
 
 
 def _lives(schedule: Schedule, ending: IntArray) -> _Lives:
     runs, order = len(schedule.job), np.argsort(schedule.job, kind="stable")
     job, ending = schedule.job[order], ending[order].astype(np.int64)
-    lost = np.isin(ending, (Ending.KILLED, Ending.INTERRUPTED))
+    killed = ending == Ending.KILLED
     begins_job = np.diff(job, prepend=-1) != 0
-    begins_life = begins_job | np.append(False, lost)[:-1]
+    begins_life = begins_job | np.append(False, killed)[:-1]
 
     life_at, job_at = np.flatnonzero(begins_life), np.flatnonzero(begins_job)
     life_last, job_last = (np.append(at[1:], runs)[: len(at)] - 1 for at in (life_at, job_at))
-    life_lost_to = np.where(lost[life_last], ending[life_last], KEPT)
-    lost_to = np.empty(runs, dtype=np.int64)
-    lost_to[order] = np.repeat(life_lost_to, life_last - life_at + 1)
+    lost = np.empty(runs, dtype=np.bool_)
+    lost[order] = np.repeat(killed[life_last], life_last - life_at + 1)
     ran_s = (np.minimum(schedule.end_run_s, schedule.end_s) - schedule.start_s)[order]
     life_s = np.add.reduceat(ran_s, life_at) if runs else ran_s
     last_life = np.cumsum(begins_life)[job_last] - 1
@@ -129,8 +125,8 @@ def _lives(schedule: Schedule, ending: IntArray) -> _Lives:
         job=job[job_at],
         first=order[job_at],
         last=order[job_last],
-        attained_s=np.where(life_lost_to[last_life] == KEPT, life_s[last_life], 0.0),
-        lost_to=lost_to,
+        attained_s=np.where(killed[life_last[last_life]], 0.0, life_s[last_life]),
+        lost=lost,
     )
 
 
@@ -148,7 +144,7 @@ class Uses:
 
 
 def capacity_units(schedule: Schedule) -> IntArray:
-    """Return the total capacity of all machines per resource (3,), including machines that are down."""
+    """Return the total capacity of all machines per resource (3,)."""
     return np.asarray(Cluster(schedule.machines).capacity.sum(axis=0), dtype=np.int64)
 
 

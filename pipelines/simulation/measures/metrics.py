@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.engine.schedule import Ending, Schedule
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
 from pipelines.simulation.measures.job_metrics import (
     JobMetrics,
@@ -42,9 +42,9 @@ class Metrics:
     - `submitted`, `never_fits`: arrived jobs that fit the empty cluster; those that do not, and count nowhere else.
     - `deployed`: jobs that started at least once.
     - `completed`, `failed`, `running`, `waiting`: submitted jobs by state at the end. A job that was killed, preempted
-      or interrupted waits until it starts again.
+      waits until it starts again.
     - `killed`, `retried`: jobs killed at least once for lack of memory; those of them that were started again.
-    - `preempted`, `interrupted`: jobs stopped at least once by a preemption; by an outage.
+    - `preempted`: jobs stopped at least once by a preemption.
     - `complete_rate`: completed / (completed + waiting).
     - `*_allocated_frac`: mean allocation over time / capacity of all machines, those that are down included.
     - `*_used_frac`: mean use over time / the same capacity, see `job_metrics.drawn_units`. A lower bound, because runs
@@ -57,8 +57,7 @@ class Metrics:
     - `slowdown_*`: bounded slowdown of completed jobs: max(1, JCT / max(run time at the full request, 10 s)).
     - `stretch_*`: `JobMetrics.stretch` of jobs that started; `stretched_share`: share of them above 1.01.
     - `reclaimed_*_h`: (request - allocation) x time of holding it, in core-hours, GiB-hours and GPU-hours.
-    - `killed_gpu_h`, `interrupted_gpu_h`: GPU-hours of runs whose work was lost in a kill; in an outage. Both include
-      earlier, preempted runs of the same work.
+    - `killed_gpu_h`: GPU-hours of runs whose work was lost in a kill, with earlier, preempted runs of the same work.
     - `users`: number of users who submitted a job.
     - `jain_slowdown`: Jain's index of the users' mean bounded slowdowns (of completed jobs).
     - `jain_served`: Jain's index of the share of each user's submitted work that was done by the end; work is run time
@@ -80,7 +79,6 @@ class Metrics:
     killed: int
     retried: int
     preempted: int
-    interrupted: int
     complete_rate: float
     cpu_allocated_frac: float
     mem_allocated_frac: float
@@ -113,7 +111,6 @@ class Metrics:
     reclaimed_mem_gib_h: float
     reclaimed_gpu_h: float
     killed_gpu_h: float
-    interrupted_gpu_h: float
     users: int
     jain_slowdown: float
     jain_served: float
@@ -145,7 +142,6 @@ def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float 
         killed=count(jobs.killed),
         retried=count(jobs.retried),
         preempted=count(jobs.preempted),
-        interrupted=count(jobs.interrupted),
         users=len(np.unique(workload.user[counted])),
         complete_rate=_ratio(completed, completed + waiting),
         **_held(schedule, uses, warm_up_s),
@@ -182,8 +178,7 @@ def _lost(schedule: Schedule, jobs: JobMetrics, warm_up_s: float) -> dict[str, f
     """Return the metrics of lost work."""
     gpu_h = gang_units(schedule, 2) * held_s(schedule, warm_up_s) / UNITS[2] / SECONDS_PER_HOUR
     return {
-        "killed_gpu_h": float(gpu_h[jobs.lost_to == Ending.KILLED].sum()),
-        "interrupted_gpu_h": float(gpu_h[jobs.lost_to == Ending.INTERRUPTED].sum()),
+        "killed_gpu_h": float(gpu_h[jobs.lost].sum()),
     }
 
 

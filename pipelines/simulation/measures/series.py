@@ -12,7 +12,7 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.job_metrics import Uses, capacity_units, drawn_units, gang_units, instance_units
 from scheduler_core.cluster import UNITS, Cluster
 from scheduler_core.errors import BadInput
-from scheduler_core.fragmentation import FreeNodes, Use, weighed_uses
+from scheduler_core.fragmentation import FreeNodes, fragmented
 from scheduler_core.gangs import WHOLE
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
@@ -36,7 +36,7 @@ def series(schedule: Schedule, step_s: float, *, uses: Uses | None = None) -> di
         held |= {f"used_{name}": np.nan_to_num(drawn_units(schedule, uses, at)) for at, name in enumerate(RESOURCES)}
     held["running"] = np.ones(len(schedule.job), dtype=np.int64)
     amounts = np.column_stack(list(held.values()))
-    again = np.isin(schedule.ending, (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED))
+    again = np.isin(schedule.ending, (Ending.KILLED, Ending.PREEMPTED))
     changes = np.column_stack(
         [
             np.concatenate([amounts, -amounts, np.zeros((len(schedule.workload), len(held)))]),
@@ -84,17 +84,15 @@ def mean_fragmented_gpus(schedule: Schedule, target: TargetWorkload, since_s: fl
         return math.nan
     machine, at_s, cpu_milli, devices = _states(schedule, schedule.host_devices)
     types = [each.gpu_type for each in schedule.machines]
-    parts = [np.zeros((0, len(Use)), dtype=np.int64)]
+    parts = [np.zeros(0, dtype=np.int64)]
     for begin in range(0, len(machine), ROWS_AT_ONCE):
         rows = slice(begin, begin + ROWS_AT_ONCE)
         gpu_type = tuple(types[at] for at in machine[rows].tolist())
-        parts.append(
-            weighed_uses(FreeNodes(cpu_milli=cpu_milli[rows], devices=devices[rows], gpu_type=gpu_type), target)
-        )
+        parts.append(fragmented(FreeNodes(cpu_milli=cpu_milli[rows], devices=devices[rows], gpu_type=gpu_type), target))
     first = np.append(True, machine[1:] != machine[:-1])
-    # By category `fragmentation.Use`, in milli-GPUs summed over the pods of the target.
-    [means] = _averages(at_s, _since_before(first, np.concatenate(parts)), np.array([since_s, until_s]))
-    return float(means.sum() - means[Use.USABLE]) / (WHOLE * max(target.total, 1))
+    changes = _since_before(first, np.concatenate(parts)[:, None])
+    [[mean]] = _averages(at_s, changes, np.array([since_s, until_s]))
+    return float(mean) / (WHOLE * max(target.total, 1))
 
 
 def _states(schedule: Schedule, host_devices: IntArray) -> tuple[IntArray, FloatArray, IntArray, IntArray]:

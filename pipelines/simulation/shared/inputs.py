@@ -126,14 +126,13 @@ class SharedSettings:
         """Return how use varies."""
         return VARIATIONS[self.variation]
 
-    def check(self, discipline: Discipline, *, outages: bool, energy: bool) -> None:
+    def check(self, discipline: Discipline, *, energy: bool) -> None:
         """Raise BadUsage if only the other slowdown models support the rest of the settings."""
         why = ""
         try:
             check_discipline(discipline)
         except BadInput as error:
             why = str(error)
-        why = "found outages of machines, which shared machines lack" if outages else why
         why = "found energy accounts, which need fixed allocations" if energy else why
         if why:
             raise BadUsage(f"--truth {SHARED}: {why}; for them use --truth contention")

@@ -11,7 +11,7 @@ import polars as pl
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import ORACLE, REQUESTED, Advice, Sized
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, poisson_draws
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, poisson_draws
 from pipelines.simulation.job_pool import Pool, one_instance_each
 from pipelines.simulation.measures.series import series
 from pipelines.simulation.paired_runs import Arrivals, paired_runs
@@ -144,7 +144,7 @@ def drawn(
     kinds = [pool.jobs[row].job.task_type if mix else ALL for row in members.tolist()]
     rng = np.random.default_rng(seed)
     draws = poisson_draws(kinds, rate_per_h=rate_per_h, horizon_s=horizon_s, rng=rng, mix=mix)
-    return Arrivals(devices=ALL, seed=seed, at_s=draws.at_s, picks=members[draws.picks], outages=NO_OUTAGES)
+    return Arrivals(devices=ALL, seed=seed, at_s=draws.at_s, picks=members[draws.picks])
 
 
 PERCENT: Final = 100.0

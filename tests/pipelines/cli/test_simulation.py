@@ -103,7 +103,6 @@ def test_an_arrival_may_be_one_instance_of_a_job(taut: Taut) -> None:
         ("sharing = 'devices'",),
         ("--policy", "sjf", "aging = 0.5"),
         ("--policy", "sjf", "preempt = true", "restart_cost_s = 30", "quantum_s = 300"),
-        ("mtbf_h = 0.3", "mttr_h = 0.5"),
         ("--seed", "9"),
         ("--rate", "20"),
         ("mix = {ctr = 1}",),
@@ -184,7 +183,7 @@ def test_a_cluster_comes_from_a_file_or_from_the_trace(taut: Taut, lake: Path, t
 
 def test_every_run_is_kept_and_the_same_seed_gives_the_same_bytes(taut: Taut, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        taut(*SHORT, "mtbf_h = 5", "--out", str(tmp_path / name))
+        taut(*SHORT, "--out", str(tmp_path / name))
 
     one, two = ({f.relative_to(root): f.read_bytes() for f in sorted(root.rglob("*")) if f.is_file()}
                 for root in (tmp_path / "one", tmp_path / "two"))  # fmt: skip
@@ -226,7 +225,6 @@ def test_devices_are_said_and_kept_and_every_replication_has_its_seed(lake: Path
             "found rate, mix or replications",
         ),
         (("mix = {ctr = 0}",), "pai-synth", "found a mix without a weight above 0"),
-        (("mttr_h = 1",), "pai-synth", "found mttr_h without mtbf_h"),
         (("--cluster-from", "nowhere.toml"), "pai-synth", "expected a TOML file of machines"),
         (
             ("--out", "/proc/x"),

@@ -15,7 +15,6 @@ from pipelines.cli import app
 from pipelines.errors import BadUsage
 from pipelines.simulation.cluster_file import ClusterSpec
 from pipelines.simulation.engine.schedule import Ending, Schedule
-from pipelines.simulation.engine.workload import NO_OUTAGES
 from pipelines.simulation.measures.metrics import Uses, summarise
 from pipelines.simulation.paired_runs import Arrivals, Run
 from pipelines.simulation.results_folder import fresh_folder, open_folder, write_run
@@ -91,7 +90,7 @@ def test_every_command_that_writes_a_folder_refuses_it_before_it_opens_the_lake(
 
 def written(folder: Path, ran: Schedule, names: Mapping[str, Sequence[str | None]]) -> dict[str, object]:
     count = len(ran.workload)
-    arrivals = Arrivals(devices="all", seed=3, at_s=ran.workload.arrive_s, picks=np.arange(count), outages=NO_OUTAGES)
+    arrivals = Arrivals(devices="all", seed=3, at_s=ran.workload.arrive_s, picks=np.arange(count))
     run = Run(
         arm="requested",
         slowdown_model="unchanged",

@@ -19,7 +19,7 @@ from pipelines.simulation.cluster_file import ClusterSpec
 from pipelines.simulation.energy.account import SHOWN as ENERGY_SHOWN
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.rows import SUMMARY_COLUMNS, averaged
-from pipelines.simulation.settings import PAPER_MIX, OutageRate, SimulationSettings
+from pipelines.simulation.settings import PAPER_MIX, SimulationSettings
 from pipelines.simulation.simulate import SimulationResult, simulate
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput, PredictorUnavailable
@@ -181,18 +181,6 @@ def test_guarded_by_true_peaks_no_job_is_killed(seed: int, policy: str) -> None:
 
     assert rows["shrunk", "contention", "all"]["killed"] == 0
     assert rows["shrunk", "contention", "all"]["stretch_p99"] == pytest.approx(1.0)
-
-
-@pytest.mark.slow
-def test_outages_leave_the_arrivals_as_they_are_and_interrupt_jobs() -> None:
-    pool = job_pool(*measured_tables())
-    steady, failing = figures(pool), figures(pool, outages=OutageRate(mtbf_h=0.5, mttr_h=0.2))
-
-    for key, row in failing.items():
-        assert row["submitted"] == steady[key]["submitted"]
-    assert steady["requested", "contention", "all"]["interrupted"] == 0
-    assert failing["requested", "contention", "all"]["interrupted"] > 0
-    assert failing == figures(pool, outages=OutageRate(mtbf_h=0.5, mttr_h=0.2))
 
 
 @pytest.mark.parametrize(

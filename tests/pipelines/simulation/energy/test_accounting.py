@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.energy.account import account, energy_figures
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.job_metrics import Uses
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import Grid
 from tests.pipelines.simulation.energy.sites import ASSUMED, START_TS, grid, hourly, known, power, powers, uses
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
-from tests.pipelines.simulation.engine.simulations import outages
 
 
 def test_one_job_on_one_machine_by_hand() -> None:
@@ -46,15 +44,6 @@ def test_unknown_use_is_assumed_and_said() -> None:
     of_idle_w = 40.0 * 4 / 8 + 2 * 30.0
     assert found.jobs.kwh[0] == pytest.approx((290.0 * 0.25 * 4 / 8 + 270.0 * 0.5 * 2 + of_idle_w) * hours / 1000)
     assert math.isnan(found.total.carbon_g)
-
-
-def test_a_machine_that_is_away_draws_nothing_however_often_it_went() -> None:
-    ran = schedule([], end_s=100.0, on=2)
-    away = outages((0, 20.0, 60.0), (0, 30.0, 40.0), (0, 50.0, 80.0), (1, 90.0, math.inf))
-
-    found = account(ran, Uses(mean=np.empty((0, 3))), powers(ran.machines), None, 0.0, assumed=ASSUMED, outages=away)
-
-    assert found.total.kwh == pytest.approx((160.0 * 40 + 161.0 * 90) / 3.6e6)
 
 
 @given(ran=schedules(), seed=st.integers(0, 10_000), from_s=st.integers(0, 19))
@@ -88,11 +77,8 @@ def test_a_series_that_ends_before_the_simulation_is_refused() -> None:
         account(ran, Uses(mean=np.empty((0, 3))), [power()], site, 0.0, assumed=ASSUMED)
 
 
-def second_by_second(
-    ran: Schedule, use: Uses, site: Grid, start_ts: float, from_s: int, away: Outages = NO_OUTAGES
-) -> list[float]:
+def second_by_second(ran: Schedule, use: Uses, site: Grid, start_ts: float, from_s: int) -> list[float]:
     """Sum whole seconds over machines and the runs there; all moments are whole."""
-    assert not len(away.machine)
     sums = [0.0, 0.0, 0.0]
     asks_cores = bool(ran.workload.request_units[:, 0].any())
     for second in range(from_s, int(ran.end_s)):

@@ -120,7 +120,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
             )
         )
         machine = draw(st.integers(0, on - 1))
-        full, losses = False, (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED)
+        full, losses = False, (Ending.KILLED, Ending.PREEMPTED)
         endings = [*draw(st.lists(st.sampled_from(losses), max_size=2)), Ending.COMPLETED]
         for ending in endings[: 0 if came[-1].never_fits else draw(st.integers(0, len(endings)))]:
             start_s = max(at_s, free_s[machine]) + draw(st.integers(0, 5))

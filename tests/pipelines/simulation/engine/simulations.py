@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.workload import Outages, Workload
+from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Machine
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.queueing import Discipline
@@ -58,17 +58,6 @@ def workload(*rows: dict[str, Any], gpu_types: tuple[str, ...] = ()) -> Workload
 
 def gpu_machines(*gpus: int, cpu_cores: float = 64.0, mem_gib: float = 64.0) -> tuple[Machine, ...]:
     return tuple(Machine(name=f"m{i}", cpu_cores=cpu_cores, mem_gib=mem_gib, gpus=n) for i, n in enumerate(gpus))
-
-
-def outages(*spans: tuple[int, float, float]) -> Outages:
-    """Return outages from (machine, down_s, up_s) in any order."""
-    in_order = sorted(spans, key=lambda span: (span[1], span[0], span[2]))
-    machine, down_s, up_s = zip(*in_order, strict=True) if in_order else ((), (), ())
-    return Outages(
-        machine=np.array(machine, dtype=np.int64),
-        down_s=np.array(down_s, dtype=np.float64),
-        up_s=np.array(up_s, dtype=np.float64),
-    )
 
 
 def run(jobs: Workload, machines: Sequence[Machine], discipline: Discipline | None = None, **fields: Any) -> Schedule:
@@ -168,10 +157,3 @@ ANY_DISCIPLINE = st.one_of(
         Discipline, policy=st.just("drf"), overtakes=st.sampled_from([None, 0, 2]), aging=st.sampled_from([0, 1])
     ),
 )
-
-OUTAGES = st.lists(
-    st.tuples(st.integers(0, 1), st.integers(0, 90), st.integers(1, 40)).map(
-        lambda span: (span[0], float(span[1]), float(span[1] + span[2]))
-    ),
-    max_size=4,
-).map(lambda spans: outages(*spans))

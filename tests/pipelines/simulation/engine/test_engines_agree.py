@@ -13,7 +13,7 @@ from pipelines.simulation.engine.simulator import simulate
 from scheduler_core.cluster import paper_machines
 from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from tests.examples import examples
-from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -27,7 +27,6 @@ def ran(asked: World, engine: str) -> Schedule:
         asked.machines,
         asked.discipline,
         horizon_s=asked.horizon_s,
-        outages=asked.outages,
         engine=engine,
     )
 
@@ -66,7 +65,7 @@ def test_the_worlds_hold_what_could_differ():
 def test_compiled_resumes_when_there_are_more_runs_than_were_made_room_for():
     jobs = workload(*({"at": float(at), "run": 1000.0 - 10 * at, "gpus": 1.0} for at in range(60)))
     rules = Discipline(policy="srtf", quantum_s=0.5)
-    asked = World(jobs=jobs, machines=gpu_machines(1), outages=outages(), discipline=rules, horizon_s=math.inf)
+    asked = World(jobs=jobs, machines=gpu_machines(1), discipline=rules, horizon_s=math.inf)
     found = ran(asked, "compiled")
     assert len(found.job) > len(jobs)
     check_same(found, ran(asked, "python"))

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
-from pipelines.simulation.engine.workload import Outages
 from pipelines.simulation.measures.event_log import events
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
@@ -21,10 +20,8 @@ from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import (
     ANY_DISCIPLINE,
     COLUMNS,
-    OUTAGES,
     gpu_machines,
     hosts_of,
-    outages,
     rows,
     run,
     simulated,
@@ -103,12 +100,12 @@ EVENTFUL = Discipline(policy="srtf", quantum_s=20.0, restart_cost_s=5.0)
 
 
 def test_the_event_log_is_the_golden_one_to_the_byte() -> None:
-    schedule = run(EVERYTHING, gpu_machines(4, 4), EVENTFUL, outages=outages((1, 15.0, 20.0)))
+    schedule = run(EVERYTHING, gpu_machines(4, 4), EVENTFUL)
 
     columns = {name: values.tolist() for name, values in events(schedule).items()}
     lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
     assert "".join(line + "\n" for line in lines).encode() == GOLDEN.read_bytes()
-    assert len(set(columns["event"])) == 8, "everything that can happen does"
+    assert len(set(columns["event"])) == 7, "everything that can happen does"
 
 
 def test_a_killed_job_runs_again_in_full_when_that_fits() -> None:
@@ -203,8 +200,8 @@ def test_a_run_that_never_ends_is_cut_by_the_horizon() -> None:
     assert run(workload({"run": math.inf}), gpu_machines(4)).end_s == 0.0
 
 
-def check_capacity(schedule: Schedule, away: Outages) -> None:
-    """Assert at every moment that no machine gives more than it has, and nothing while it is away."""
+def check_capacity(schedule: Schedule) -> None:
+    """Assert at every moment that no machine gives more than it has."""
     capacity = np.array([[m.cpu_cores * 1000, m.mem_gib * 1024, m.gpus * 1000] for m in schedule.machines])
     units = np.where(
         schedule.full[:, None],
@@ -216,8 +213,6 @@ def check_capacity(schedule: Schedule, away: Outages) -> None:
         for at in np.flatnonzero((schedule.start_s <= now_s) & (schedule.end_run_s > now_s)):
             for machine, count in hosts_of(schedule, int(at)).items():
                 held[machine] += count * units[at]
-                gone = (away.machine == machine) & (away.down_s <= now_s) & (away.up_s > now_s)
-                assert not gone.any(), "nobody runs on a machine that is away"
         assert (held <= capacity).all()
 
 
@@ -227,7 +222,7 @@ def check_runs(schedule: Schedule, rules: Discipline) -> None:
     for serial in range(len(jobs)):
         own = [one for one in simulated(schedule) if one[0] == serial]
         assert all(earlier[2] <= later[1] for earlier, later in pairwise(own)), "one run at a time"
-        assert all(one[3] in ("killed", "preempted", "interrupted") for one in own[:-1]), "who comes back was stopped"
+        assert all(one[3] in ("killed", "preempted") for one in own[:-1]), "who comes back was stopped"
         if schedule.never_fits[serial]:
             assert own == []
             continue
@@ -244,8 +239,6 @@ def check_runs(schedule: Schedule, rules: Discipline) -> None:
             if how == "preempted":
                 assert end_s - start_s >= rules.quantum_s
                 ran_s -= rules.restart_cost_s
-            elif how == "interrupted":
-                ran_s = 0.0
             else:
                 assert ran_s == pytest.approx(whole_s)
                 ran_s = 0.0
@@ -253,15 +246,13 @@ def check_runs(schedule: Schedule, rules: Discipline) -> None:
         assert [one[3] for one in own].count("killed") <= 1, "at its full request nobody is killed"
 
 
-@given(drawn=rows(), rules=ANY_DISCIPLINE, away=OUTAGES, horizon_s=st.sampled_from([30.0, 80.0, math.inf]))
-def test_what_holds_in_every_run(
-    drawn: list[dict[str, Any]], rules: Discipline, away: Outages, horizon_s: float
-) -> None:
+@given(drawn=rows(), rules=ANY_DISCIPLINE, horizon_s=st.sampled_from([30.0, 80.0, math.inf]))
+def test_what_holds_in_every_run(drawn: list[dict[str, Any]], rules: Discipline, horizon_s: float) -> None:
     jobs, machines = workload(*drawn), gpu_machines(4, 4, cpu_cores=20)
 
-    schedule = run(jobs, machines, rules, horizon_s=horizon_s, outages=away)
+    schedule = run(jobs, machines, rules, horizon_s=horizon_s)
 
-    check_capacity(schedule, away)
+    check_capacity(schedule)
     check_runs(schedule, rules)
     assert (schedule.start_s >= jobs.arrive_s[schedule.job]).all()
     assert (np.diff(schedule.start_s) >= 0.0).all()
@@ -269,8 +260,8 @@ def test_what_holds_in_every_run(
     running = schedule.ending == Ending.RUNNING
     assert (schedule.end_run_s[running] > schedule.end_s).all()
     if math.isinf(horizon_s):
-        assert (np.isnan(schedule.finished_s) == schedule.never_fits).all(), "all machines come back: all jobs end"
-    again = run(jobs, machines, rules, horizon_s=horizon_s, outages=away)
+        assert (np.isnan(schedule.finished_s) == schedule.never_fits).all(), "all jobs end"
+    again = run(jobs, machines, rules, horizon_s=horizon_s)
     assert [getattr(again, name).tobytes() for name in COLUMNS] == [
         getattr(schedule, name).tobytes() for name in COLUMNS
     ]

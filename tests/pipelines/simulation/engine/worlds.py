@@ -1,4 +1,4 @@
-"""Random small worlds for both engines: a workload, machines, outages and a discipline, from one seed.
+"""Random small worlds for both engines: a workload, machines and a discipline, from one seed.
 
 Numbers are few and often whole, so that moments, keys and shares coincide. Nothing is asserted here.
 Imported by `test_engines_agree`.
@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.simulation.engine.workload import Outages, Workload
+from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Machine
 from scheduler_core.queueing import QUEUE_POLICIES, Discipline
-from tests.pipelines.simulation.engine.simulations import outages
 from tests.scheduler_core.cases import POOLED
 
 TYPES = ("T4", "V100")
@@ -24,7 +23,6 @@ OPTIONS = ("none", "overtakes", "easy", "preempt")
 class World:
     jobs: Workload
     machines: tuple[Machine, ...]
-    outages: Outages
     discipline: Discipline
     horizon_s: float
 
@@ -33,15 +31,10 @@ def world(seed: int, jobs: int, policy: str, option: str) -> World:
     """Draw a world of at most `jobs` arrivals."""
     rng = np.random.default_rng(seed)
     machines = tuple(_machine(rng, number) for number in range(rng.integers(1, 6)))
-    broken = rng.integers(0, 5) * rng.integers(0, 2)
-    down_s = rng.integers(0, 80, broken).astype(float)
-    for_s = np.where(rng.random(broken) < 0.1, math.inf, rng.integers(1, 40, broken))
-    spans = zip(rng.integers(0, len(machines), broken).tolist(), down_s, down_s + for_s, strict=True)
     horizon_s = float(rng.choice([math.inf, 30.0, 47.5, 100.0]))
     return World(
         jobs=_workload(rng, int(rng.integers(1, jobs + 1))),
         machines=machines,
-        outages=outages(*spans),
         discipline=_discipline(rng, policy, option, endless=math.isinf(horizon_s)),
         horizon_s=horizon_s,
     )

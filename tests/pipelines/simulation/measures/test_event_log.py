@@ -39,7 +39,6 @@ def test_a_life_with_a_kill_by_hand() -> None:
 def test_at_one_moment_what_is_given_back_comes_before_what_is_taken() -> None:
     came = [*(Came(at_s=0.0) for _ in range(4)), Came(at_s=10.0, never_fits=True), Came(at_s=10.0), Came(at_s=200.0)]
     ran = [
-        Ran(job=3, start_s=0.0, end_s=10.0, ending=Ending.INTERRUPTED),
         Ran(job=2, start_s=0.0, end_s=10.0, ending=Ending.PREEMPTED),
         Ran(job=1, start_s=0.0, end_s=10.0, ending=Ending.FAILED),
         Ran(job=0, start_s=0.0, end_s=10.0),
@@ -49,14 +48,13 @@ def test_at_one_moment_what_is_given_back_comes_before_what_is_taken() -> None:
     assert [row[1:] for row in rows(schedule(came, ran), "time_s", "event", "serial") if row[0] == 10.0] == [
         ("fail", 1),
         ("complete", 0),
-        ("interrupt", 3),
         ("arrive", 4),
         ("never_fits", 4),
         ("arrive", 5),
         ("preempt", 2),
         ("start", 5),
     ]
-    assert len(rows(schedule(came, ran), "event")) == 8 + 8, "neither who comes, nor who ends after the end"
+    assert len(rows(schedule(came, ran), "event")) == 7 + 7, "neither who comes, nor who ends after the end"
 
 
 def test_devices_are_said_where_gpus_are_not_pooled() -> None:

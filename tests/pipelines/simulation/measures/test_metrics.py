@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.workload import Outages
 from pipelines.simulation.measures.job_metrics import job_metrics
 from pipelines.simulation.measures.metrics import (
     Uses,
@@ -116,18 +115,18 @@ def test_a_run_cut_before_its_kill_is_harm_though_no_kill_is_counted() -> None:
     assert math.isnan(figures.jain_served), "nobody was served anything that lasts"
 
 
-def test_a_preempted_job_keeps_its_work_and_an_interrupted_one_loses_all_of_it() -> None:
+def test_a_preempted_job_keeps_its_work_until_a_kill_takes_all_of_it() -> None:
     came = [Came(run_s=50.0), Came(run_s=50.0)]
     ran = [
         Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.PREEMPTED),
         Ran(job=1, start_s=0.0, end_s=10.0, ending=Ending.PREEMPTED),
-        Ran(job=1, start_s=30.0, end_s=50.0, ending=Ending.INTERRUPTED),
+        Ran(job=1, start_s=30.0, end_s=50.0, ending=Ending.KILLED),
     ]
 
     figures = summarise(schedule(came, ran))
 
-    assert (figures.preempted, figures.interrupted, figures.waiting, figures.completed) == (2, 1, 2, 0)
-    assert figures.interrupted_gpu_h == pytest.approx(2 * (10 + 20) / 3600), "what was preempted before is lost too"
+    assert (figures.preempted, figures.killed, figures.waiting, figures.completed) == (2, 1, 2, 0)
+    assert figures.killed_gpu_h == pytest.approx(2 * (10 + 20) / 3600), "what was preempted before is lost too"
     # 20 s held and 30 s to come; 30 s held and 50 s to come.
     assert figures.stretch_mean == pytest.approx((50 / 50 + 80 / 50) / 2)
     assert figures.jain_served == pytest.approx(1.0)
@@ -230,12 +229,12 @@ def test_counts_are_consistent(ran: Schedule) -> None:
     assert figures.submitted == figures.completed + figures.failed + figures.running + figures.waiting
     assert figures.completed <= figures.deployed <= figures.submitted
     assert figures.retried <= figures.killed <= figures.deployed
-    assert max(figures.preempted, figures.interrupted) <= figures.deployed
+    assert figures.preempted <= figures.deployed
     for index in (figures.jain_slowdown, figures.jain_served):
         assert math.isnan(index) or 1 / 3 - 1e-9 <= index <= 1.0 + 1e-9
 
 
-def test_a_simulated_kill_and_outage_are_measured_as_worked_by_hand() -> None:
+def test_a_simulated_kill_is_measured_as_worked_by_hand() -> None:
     came = [
         Came(at_s=0.0, **HALF, run_s=40.0, granted_run_s=20.0, dies=True),
         Came(at_s=0.0, request=(4.0, 8.0, 4.0), run_s=100.0, user=1),
@@ -244,71 +243,52 @@ def test_a_simulated_kill_and_outage_are_measured_as_worked_by_hand() -> None:
     ]
     columns = workload(came)
     foresight = replace(columns, predicted_s=columns.run_s)
-    away = Outages(machine=np.array([0]), down_s=np.array([80.0]), up_s=np.array([90.0]))
 
-    ran = simulate(
-        foresight,
-        machines(),
-        Discipline(policy="srtf", quantum_s=5.0, restart_cost_s=0.0),
-        horizon_s=200.0,
-        outages=away,
-        engine="python",
-    )
+    rules = Discipline(policy="srtf", quantum_s=5.0, restart_cost_s=0.0)
+    ran = simulate(foresight, machines(), rules, horizon_s=200.0, engine="python")
 
-    # The first dies at 20 and runs 20..60 on all it asked for; the third runs 60..70, the second 70..80 until the
-    # machine goes, and again 90..190.
+    # The first dies at 20 and runs 20..60 on all it asked for; the third runs 60..70, the second 70..170.
     figures = summarise(ran)
     assert (figures.submitted, figures.never_fits, figures.completed) == (3, 1, 3)
-    assert (figures.killed, figures.retried, figures.preempted, figures.interrupted) == (1, 1, 0, 1)
+    assert (figures.killed, figures.retried, figures.preempted) == (1, 1, 0)
     assert figures.killed_gpu_h == pytest.approx(1 * 20 / 3600)
-    assert figures.interrupted_gpu_h == pytest.approx(4 * 10 / 3600)
     assert figures.wait_mean_s == pytest.approx((0 + 70 + 10) / 3)
-    assert figures.jct_mean_s == pytest.approx((60 + 190 + 20) / 3)
-    assert figures.stretch_mean == pytest.approx((60 / 40 + 110 / 100 + 1) / 3)
-    assert figures.makespan_s == 190.0
-    assert figures.gpu_allocated_frac == pytest.approx((1 * 20 + 2 * 40 + 4 * 10 + 4 * 10 + 4 * 100) / (4 * 200))
+    assert figures.jct_mean_s == pytest.approx((60 + 170 + 20) / 3)
+    assert figures.stretch_mean == pytest.approx((60 / 40 + 1 + 1) / 3)
+    assert figures.makespan_s == 170.0
+    assert figures.gpu_allocated_frac == pytest.approx((1 * 20 + 2 * 40 + 4 * 10 + 4 * 100) / (4 * 200))
 
 
 DOOMED = Came(granted=(2.0, 4.0, 1.0), run_s=40.0, granted_run_s=20.0, dies=True)
 """It would run 40 s, and dies 20 s into what it is given."""
 
 
-@pytest.mark.parametrize(
-    ("ending", "stretch"),
-    [
-        # 10 s held, 10 s to the kill (20 s where all is lost), and the full 40 s after it.
-        (Ending.PREEMPTED, (10 + 10 + 40) / 40),
-        (Ending.INTERRUPTED, (10 + 20 + 40) / 40),
-    ],
-)
-def test_what_waits_on_its_way_to_a_kill_still_has_the_full_run_before_it(ending: Ending, stretch: float) -> None:
-    became = job_metrics(schedule([DOOMED], [Ran(job=0, start_s=0.0, end_s=10.0, ending=ending)], end_s=30.0))
+def test_what_waits_on_its_way_to_a_kill_still_has_the_full_run_before_it() -> None:
+    ran = [Ran(job=0, start_s=0.0, end_s=10.0, ending=Ending.PREEMPTED)]
+
+    became = job_metrics(schedule([DOOMED], ran, end_s=30.0))
 
     assert became.waiting.all()
-    assert became.stretch.tolist() == [pytest.approx(stretch)]
+    # 10 s held, 10 s to the kill, and the full 40 s after it.
+    assert became.stretch.tolist() == [pytest.approx((10 + 10 + 40) / 40)]
 
 
-@pytest.mark.parametrize("ending", [Ending.PREEMPTED, Ending.INTERRUPTED])
-def test_after_the_kill_only_the_full_run_is_to_come(ending: Ending) -> None:
+def test_after_the_kill_only_the_full_run_is_to_come() -> None:
     ran = [
         Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.KILLED),
-        Ran(job=0, start_s=20.0, end_s=30.0, ending=ending, full=True),
+        Ran(job=0, start_s=20.0, end_s=30.0, ending=Ending.PREEMPTED, full=True),
     ]
 
     became = job_metrics(schedule([DOOMED], ran, end_s=50.0))
 
-    kept_s = 10 if ending == Ending.PREEMPTED else 0
-    assert became.stretch.tolist() == [pytest.approx((20 + 10 + 40 - kept_s) / 40)]
+    assert became.stretch.tolist() == [pytest.approx((20 + 40) / 40)]
 
 
-@pytest.mark.parametrize(
-    ("ending", "figure"), [(Ending.KILLED, "killed_gpu_h"), (Ending.INTERRUPTED, "interrupted_gpu_h")]
-)
-def test_what_was_lost_counts_from_the_end_of_the_warm_up(ending: Ending, figure: str) -> None:
-    ran = schedule([DOOMED], [Ran(job=0, start_s=0.0, end_s=20.0, ending=ending)], end_s=30.0)
+def test_what_was_lost_counts_from_the_end_of_the_warm_up() -> None:
+    ran = schedule([DOOMED], [Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.KILLED)], end_s=30.0)
 
-    assert getattr(summarise(ran), figure) == pytest.approx(1 * 20 / 3600)
-    assert getattr(summarise(ran, warm_up_s=15.0), figure) == pytest.approx(1 * 5 / 3600)
+    assert summarise(ran).killed_gpu_h == pytest.approx(1 * 20 / 3600)
+    assert summarise(ran, warm_up_s=15.0).killed_gpu_h == pytest.approx(1 * 5 / 3600)
 
 
 def test_what_never_fits_counts_only_where_it_came_after_the_warm_up() -> None:

@@ -15,7 +15,7 @@ from pipelines.simulation.measures.metrics import Uses, summarise
 from pipelines.simulation.measures.series import mean_fragmented_gpus, series
 from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.fragmentation import FreeNodes, Use, weighed_uses
+from scheduler_core.fragmentation import FreeNodes, fragmented
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import target_of
@@ -144,8 +144,7 @@ def test_every_second_is_what_runs_then_makes_it(
     rules = Discipline(placement=placement, sharing="devices", match_gpu_type=True)
     done = simulate(workload(arrivals), drawn, rules, horizon_s=horizon_s)
     target = target_of([demand for demand, _, _ in arrivals])
-    uses = [weighed_uses(free_at(done, at_s), target).sum(axis=0) for at_s in np.arange(0.0, done.end_s)]
-    lost = [float(each.sum() - each[Use.USABLE]) / target.total / 1000 for each in uses]
+    lost = [fragmented(free_at(done, at_s), target).sum() / target.total / 1000 for at_s in np.arange(0.0, done.end_s)]
     for second, gpus in enumerate(lost):
         until_s = min(second + 1.0, done.end_s)
         assert mean_fragmented_gpus(done, target, float(second), until_s) == pytest.approx(gpus)
