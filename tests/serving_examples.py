@@ -71,7 +71,7 @@ def carry_out(code: str, address: str, folder: Path, answer_id: str) -> str:
 
 def last_answer_id(text: str, before: str) -> str:
     """Return the id of the recommendation in an answer, or the one before it."""
-    found = re.search(r'"answer_id": ?"([^"]+)"', text) if "_target" in text else None
+    found = re.search(r'"answer_id": ?"([^"]+)"', text) if '"recommendations"' in text else None
     return found[1] if found else before
 
 
