@@ -16,13 +16,12 @@ from pipelines.cli.failures import EXIT_INTERRUPTED
 from pipelines.cli.models import RECIPE, read_training, tables_of
 from pipelines.cli.options import (
     FORM,
-    SQLITE,
     EngineOptions,
     Format,
-    Place,
     WithFeedback,
     emit,
     say,
+    threads_of,
     trace_of,
 )
 from pipelines.cli.progress import counting_progress
@@ -34,19 +33,16 @@ if TYPE_CHECKING:
 
     from pipelines.models.evaluate import Task
     from pipelines.models.renewal import Decision
-    from pipelines.models.tuning import Judge, Progress, Tuned
+    from pipelines.models.tuning import Progress, Tuned
 
 STUDY_DB: Final = "tune.db"
 
 
 def tune(
     sample: WithFeedback,
-    engine: EngineOptions,
     trials: int = option(50, "Trials per model, with those of earlier runs.", minimum=1, maximum=10_000),
     timeout_min: float | None = option(None, "Minutes per model after which no further trial starts.", minimum=0.0),
-    study_db: str | None = option(
-        None, "Database of the trials.", metavar="PATH|URL", shown=f"{STUDY_DB} next to the registry"
-    ),
+    study_db: Path | None = option(None, "Database of the trials.", shown=f"{STUDY_DB} next to the registry"),
     out: Path = option(Path("recipe.json"), "File of recipes to write."),
     form: Format = FORM,
 ) -> None:
@@ -54,24 +50,27 @@ def tune(
 
     Trials are stored as they end: after any stop, the same command goes on. The file of recipes is
     for `taut train --recipe`. A model keeps the default unless the best trial beats it beyond noise,
-    also on later jobs that the search has not seen. An engine fits the inner cuts of a trial side by side.
+    also on later jobs that the search has not seen.
     """
     from pipelines.models.evaluate import tasks_of
     from pipelines.models.examples import Setting
     from pipelines.models.recipes import write_recipes
-    from pipelines.models.tuning import judges
 
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise BadUsage(f"--out {out}: found no folder to write this file to; expected the path of a file in one")
-    runner, threads = engine.chosen(sample.threads)
     name, tables, cut = tables_of(sample)
     setting = Setting(
-        jobs=tables.jobs, usage=tables.measured, trace=name, by=sample.by, until=cut, seed=sample.seed, threads=threads
+        jobs=tables.jobs,
+        usage=tables.measured,
+        trace=name,
+        by=sample.by,
+        until=cut,
+        seed=sample.seed,
+        threads=threads_of(sample.threads),
     )
     tasks = tasks_of(setting, sample.types or None)
-    store = _store(sample.place(), study_db)
-    with judges(runner, tasks) as found:
-        tuned = [_tuned(*each, store, trials, timeout_min) for each in zip(tasks, found, strict=True)]
+    database = sample.place().beside_registry(STUDY_DB) if study_db is None else study_db.absolute()
+    tuned = [_tuned(each, database, trials, timeout_min) for each in tasks]
     write_recipes(out, {each.task.model: each.recipe for each in tuned})
     emit([each.row() for each in tuned], form)
     if any(each.better for each in tuned):
@@ -80,20 +79,11 @@ def tune(
         say(f"no trial beats the default beyond noise: {out} holds the default recipe")
 
 
-def _store(place: Place, option: str | None) -> str:
-    """Return the URL of the database of the trials."""
-    if option is not None and "://" in option:
-        return option
-    return f"{SQLITE}{place.beside_registry(STUDY_DB) if option is None else Path(option).absolute()}"
-
-
-def _tuned(task: "Task", judge: "Judge", store: str, trials: int, timeout_min: float | None) -> "Tuned":
+def _tuned(task: "Task", database: Path, trials: int, timeout_min: float | None) -> "Tuned":
     """Search one model and show its progress; if interrupted, say what is stored."""
-    from modelserve.bundle.registry import without_password
     from pipelines.models.tuning import tune as run
 
-    shown = without_password(store).removeprefix(SQLITE)
-    say(f"tuning {task.model} on {task.judged} jobs after {len(task.folds)} inner cuts; trials in {shown}")
+    say(f"tuning {task.model} on {task.judged} jobs after {len(task.folds)} inner cuts; trials in {database}")
     held = 0
     with counting_progress() as bar:
 
@@ -104,9 +94,9 @@ def _tuned(task: "Task", judge: "Judge", store: str, trials: int, timeout_min: f
 
         try:
             timeout_s = None if timeout_min is None else 60.0 * timeout_min
-            return run(task, store, judge, trials=trials, timeout_s=timeout_s, report=report)
+            return run(task, database, trials=trials, timeout_s=timeout_s, report=report)
         except KeyboardInterrupt:
-            say(f"{held} trials of {task.model} are stored in {shown}; run the same command to go on")
+            say(f"{held} trials of {task.model} are stored in {database}; run the same command to go on")
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeVar
 
@@ -43,14 +42,11 @@ class Dask(Engine):
     def __init__(self, address: str | None, workers: int) -> None:
         self.address, self.workers = address, workers
 
-    @contextmanager
-    def opened(
-        self, work: Callable[[Shared, Unit], Result], shared: Shared
-    ) -> Iterator[Callable[[Sequence[Unit]], Iterator[Result]]]:
-        """Stay connected for the block."""
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
+        """Yield the result of each unit, in order; stay connected until the last."""
         with self._client() as client:
             self._check_versions(client)
-            yield partial(self._run_on, client, work, shared)
+            yield from self._run_on(client, work, shared, units)
 
     def _run_on(
         self,

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from multiprocessing import get_context, parent_process
 from typing import Any, Final, Protocol, TypeVar
@@ -41,24 +41,15 @@ class Engine(Protocol):
         `shared`. The first error that a unit raises is raised here, and the other results are dropped. `shared` reaches
         each process once; what `work` caches in it stays there.
         """
-        with self.opened(work, shared) as run:
-            yield from run(units)
-
-    def opened(
-        self, work: Callable[[Shared, Unit], Result], shared: Shared
-    ) -> AbstractContextManager[Callable[[Sequence[Unit]], Iterator[Result]]]:
-        """Return a block in which processes stay; within it, call the function that it gives as `run`, any times."""
         ...
 
 
 class Local(Engine):
     """Runs the units one after another in this process."""
 
-    def opened(
-        self, work: Callable[[Shared, Unit], Result], shared: Shared
-    ) -> AbstractContextManager[Callable[[Sequence[Unit]], Iterator[Result]]]:
-        """Return a block that needs no preparation."""
-        return nullcontext(lambda units: (work(shared, unit) for unit in units))
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
+        """Yield the result of each unit."""
+        return (work(shared, unit) for unit in units)
 
 
 ORPHANED: Final = 1
@@ -66,20 +57,17 @@ _held: Callable[[Any], Any]  # in a worker: the work with its shared data; Any: 
 
 
 class Processes(Engine):
-    """Runs units in `count` processes, which are started when they are needed and ended with the call or block."""
+    """Runs units in `count` processes, which are started when they are needed and ended with the call."""
 
     def __init__(self, count: int) -> None:
         self.count = count
 
-    @contextmanager
-    def opened(
-        self, work: Callable[[Shared, Unit], Result], shared: Shared
-    ) -> Iterator[Callable[[Sequence[Unit]], Iterator[Result]]]:
-        """Keep the processes for the block."""
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
+        """Yield the result of each unit, in order."""
         payload = cloudpickle.dumps((work, shared))
         workers = [_Worker(payload) for _ in range(self.count)]
         try:
-            yield partial(_run_on, workers)
+            yield from _run_on(workers, units)
         finally:
             for worker in workers:
                 worker.stop()

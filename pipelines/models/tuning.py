@@ -9,16 +9,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import optuna
 from optuna.trial import TrialState
 
-from modelserve.bundle.registry import without_password
-from pipelines.engine.engine import Engine
 from pipelines.errors import BadUsage, Busy, TrainingError
 from pipelines.lake.storage import exclusive
 from pipelines.models.evaluate import Fold, Task
@@ -26,45 +23,10 @@ from pipelines.models.judging import Interval, day_draws, ratio_interval
 from pipelines.models.metrics import FloatArray
 from pipelines.models.recipes import SPACE, Recipe, Value, describe_changes, recipe_of, values_of
 
-__all__ = ["Judge", "Progress", "Tuned", "judges", "tune"]
+__all__ = ["Progress", "Tuned", "tune"]
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-
-CHECK: Final = -1
-"""Number of the cut of `Task.check`; those in `Task.folds` have the numbers from 0."""
-
-Judge = Callable[[Sequence[tuple[Recipe, int]]], Iterator[FloatArray]]
-"""Fits recipes before numbered cuts of one task, and yields the loss of each judged job (n,) of each."""
-
-
-class Unit(NamedTuple):
-    """One fit of a search, a unit of work of an engine: a recipe before a numbered cut of a numbered task."""
-
-    task: int
-    recipe: Recipe
-    cut: int
-
-    def __str__(self) -> str:
-        """Return the unit as messages name it."""
-        return f"model {self.task + 1}, {'the last cut' if self.cut == CHECK else f'cut {self.cut + 1}'}"
-
-
-def unit_loss(tasks: Sequence[Task], unit: Unit) -> FloatArray:
-    """Return the losses of a unit (n,)."""
-    task = tasks[unit.task]
-    return task.fold_loss(unit.recipe, task.check if unit.cut == CHECK else task.folds[unit.cut])
-
-
-@contextmanager
-def judges(engine: Engine, tasks: Sequence[Task]) -> Iterator[list[Judge]]:
-    """Yield the `Judge` of every task, which fits and judges on the engine during the block."""
-    with engine.opened(unit_loss, tasks) as run:
-
-        def judged(task: int, runs: Sequence[tuple[Recipe, int]]) -> Iterator[FloatArray]:
-            return run([Unit(task, recipe, cut) for recipe, cut in runs])
-
-        yield [partial(judged, task) for task in range(len(tasks))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,14 +94,14 @@ class Tuned:
         }
 
 
-def tune(task: Task, store: str, judge: Judge, **options: Any) -> Tuned:  # Any: the options of `search`
+def tune(task: Task, database: Path, **options: Any) -> Tuned:  # Any: the options of `search`
     """Search a recipe as `search` does, and compare the best trial with the default recipe."""
-    found = search(task, store, judge, **options)
+    found = search(task, database, **options)
     return Tuned(
         task=task,
         found=found,
         lead=lead_of(task, task.folds, found.default, found.best),
-        checked=checked_lead(task, found.recipe, judge),
+        checked=checked_lead(task, found.recipe),
     )
 
 
@@ -152,40 +114,35 @@ def lead_of(task: Task, folds: Sequence[Fold], default: FloatArray, best: FloatA
     return ratio_interval(np.arange(days), default - best, task.counts(folds), day_draws(days, seed=task.seed))
 
 
-def checked_lead(task: Task, recipe: Recipe, judge: Judge) -> Interval:
+def checked_lead(task: Task, recipe: Recipe) -> Interval:
     """Return `lead_of` a recipe after the last inner cut."""
     folds = (task.check,)
-    default, other = (task.daily(folds, losses) for losses in judge([(Recipe(), CHECK), (recipe, CHECK)]))
+    default, other = (task.daily(folds, task.fold_loss(each, task.check)) for each in (Recipe(), recipe))
     return lead_of(task, folds, default, other)
 
 
-SQLITE: Final = "sqlite:///"
 DAILY: Final = "daily"
 """Attribute of a trial: the sum of its losses on each judged day."""
 
 LEAST_COMPLETE, LEAST_CUTS = 5, 1
 """No trial is pruned before so many were completed, nor at its first cuts."""
 
-HEARTBEAT_S, GRACE_S = 30, 120
-"""In a database without a lock of ours, a trial without a heartbeat for `GRACE_S` counts as stopped."""
-
 
 def search(
     task: Task,
-    store: str,
-    judge: Judge,
+    database: Path,
     *,
     trials: int,
     timeout_s: float | None = None,
     report: Callable[[Progress], None] = lambda _: None,
 ) -> Best:
-    """Search until the study in the database `store` (URL) has `trials` finished trials; those of earlier runs count.
+    """Search until the study in the SQLite `database` has `trials` finished trials; those of earlier runs count.
 
     The first trial is the default recipe. Each trial depends on the seed and the finished trials only, so a stopped
     search makes the same trials when continued. After `timeout_s` no further trial starts.
     """
     started = time.monotonic()
-    with _opened(task.study, store) as study:
+    with _opened(task.study, database) as study:
         while (done := progress_of(study)).finished < max(trials, 1):
             if done.finished:
                 report(done)
@@ -194,7 +151,7 @@ def search(
             elif not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
                 study.enqueue_trial(values_of(Recipe()))
             study.sampler = optuna.samplers.TPESampler(seed=(task.seed * 1_000_003 + done.finished) % 2**32)
-            study.optimize(lambda trial: _loss(task, trial, judge), n_trials=1)
+            study.optimize(lambda trial: _loss(task, trial), n_trials=1)
         report(progress_of(study))
         best, default = study.best_trial, _default(study)
         return Best(
@@ -222,13 +179,13 @@ def _default(study: Any) -> Any:
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[0]
 
 
-def _loss(task: Task, trial: Any, judge: Judge) -> float:
+def _loss(task: Task, trial: Any) -> float:
     """Fit and judge the recipe of a trial at each inner cut, and stop early if it is behind."""
     recipe = recipe_of({name: _suggested(trial, name) for name in SPACE})
     losses: list[FloatArray] = []
     mean = float("nan")
-    for step, loss in enumerate(judge([(recipe, cut) for cut in range(len(task.folds))])):
-        losses.append(loss)
+    for step, fold in enumerate(task.folds):
+        losses.append(task.fold_loss(recipe, fold))
         mean = float(np.mean(np.concatenate(losses)))
         if not np.isfinite(mean):
             raise TrainingError(f"{task.model}: the loss of {trial.params} is {mean}, expected a number")
@@ -247,28 +204,20 @@ def _suggested(trial: Any, name: str) -> Value:
 
 
 @contextmanager
-def _opened(name: str, store: str) -> Iterator[Any]:
+def _opened(name: str, database: Path) -> Iterator[Any]:
     """Yield the study of that name, made if missing; trials that a stopped process left behind are marked as failed."""
-    if not store.startswith(SQLITE):
-        yield _study(name, store, heartbeat_interval=HEARTBEAT_S, grace_period=GRACE_S)
-        return
-    database = Path(store.removeprefix(SQLITE))
     busy = Busy(f"another `taut tune` is using {database}: wait for it, or name another file with --study-db")
     with exclusive(database.with_name(f"{database.name}.lock"), busy):
-        study = _study(name, store)
+        try:
+            study = optuna.create_study(
+                study_name=name,
+                storage=f"sqlite:///{database}",
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=LEAST_COMPLETE, n_warmup_steps=LEAST_CUTS),
+                load_if_exists=True,
+            )
+        except Exception as error:  # the database's driver decides which
+            cause = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise BadUsage(f"--study-db {database}: {cause}; expected a database of trials") from error
         for left in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             study.tell(left.number, state=TrialState.FAIL)
         yield study
-
-
-def _study(name: str, store: str, **options: int) -> Any:
-    try:
-        return optuna.create_study(
-            study_name=name,
-            storage=optuna.storages.RDBStorage(store, **options),
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=LEAST_COMPLETE, n_warmup_steps=LEAST_CUTS),
-            load_if_exists=True,
-        )
-    except Exception as error:  # the database's driver decides which
-        cause = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise BadUsage(f"--study-db {without_password(store)}: {cause}; expected a database of trials") from error

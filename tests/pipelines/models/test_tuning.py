@@ -1,7 +1,7 @@
 """The search of recipes: cuts inside the training period, trials that go on through any stop, and leads by day."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,14 +13,13 @@ import polars as pl
 import pytest
 from optuna.trial import TrialState
 
-from pipelines.engine.engine import Local
 from pipelines.errors import BadUsage, Busy, TrainingError
 from pipelines.models.boosting import Boosting
 from pipelines.models.evaluate import Task, tasks_of
 from pipelines.models.examples import Setting
 from pipelines.models.metrics import FloatArray
 from pipelines.models.recipes import SPACE, Recipe, values_of
-from pipelines.models.tuning import Progress, checked_lead, judges, lead_of, search
+from pipelines.models.tuning import Progress, checked_lead, lead_of, search
 from tests.pipelines.models.conftest import T0, make_jobs
 
 UNTIL = T0 + timedelta(days=30)
@@ -82,8 +81,7 @@ def test_leads_are_mean_differences_with_an_interval_over_days_and_a_worse_recip
     of_default, of_best = (task.daily(task.folds, each) for each in (losses, losses - 0.1))
     lead = lead_of(task, task.folds, of_default, of_best)
     same = lead_of(task, task.folds, of_default, of_default)
-    with judges(Local(), [task]) as [judge]:
-        checked = checked_lead(task, Recipe(boosting=Boosting(rounds=20, learning_rate=0.001)), judge)
+    checked = checked_lead(task, Recipe(boosting=Boosting(rounds=20, learning_rate=0.001)))
 
     assert (lead.value, lead.lo, lead.hi) == pytest.approx((0.1, 0.1, 0.1))
     assert (same.value, same.lo, same.hi) == (0.0, 0.0, 0.0)
@@ -106,13 +104,12 @@ class Bowl:
     before: Callable[[int], None] = lambda count: None
     loss: float = 1.0
 
-    def judge(self, runs: Sequence[tuple[Recipe, int]]) -> Iterator[FloatArray]:
-        for recipe, fold in runs:
-            self.before(len(self.fitted))
-            self.fitted.append(recipe)
-            grown = recipe.boosting
-            loss = self.loss + abs(grown.max_depth - 4) + abs(math.log(grown.learning_rate / 0.2)) + 0.01 * fold
-            yield np.full(5, loss)
+    def fold_loss(self, recipe: Recipe, fold: int) -> FloatArray:
+        self.before(len(self.fitted))
+        self.fitted.append(recipe)
+        grown = recipe.boosting
+        loss = self.loss + abs(grown.max_depth - 4) + abs(math.log(grown.learning_rate / 0.2)) + 0.01 * fold
+        return np.full(5, loss)
 
     def daily(self, folds: tuple[int, ...], losses: FloatArray) -> FloatArray:
         by_day: FloatArray = losses.reshape(len(folds), -1).sum(axis=1)
@@ -129,7 +126,7 @@ def done(database: Path) -> list[tuple[Any, Any]]:
 
 
 def run(task: Bowl, database: Path, count: int, **options: Any) -> Any:
-    return search(task, f"sqlite:///{database}", task.judge, trials=count, **options)  # type: ignore[arg-type]  # a stand-in
+    return search(task, database, trials=count, **options)  # type: ignore[arg-type]  # a stand-in
 
 
 TRIALS = 9
