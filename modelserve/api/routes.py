@@ -8,7 +8,7 @@ take longer. Everything else runs in a thread (`Slots`).
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
@@ -28,6 +28,7 @@ from modelserve.errors import BadRequest
 from modelserve.service import DECISIONS
 
 Schema = dict[str, Any]  # Any: a JSON schema, or a part of the OpenAPI document
+Shape = tuple[type[BaseModel], Literal["validation", "serialization"]]
 
 REF: Final = "#/components/schemas/{model}"
 JSON: Final = "application/json"
@@ -134,7 +135,7 @@ class Operation:
 
         return checked
 
-    def models(self) -> list[tuple[type[BaseModel], Literal["validation", "serialization"]]]:
+    def models(self) -> list[Shape]:
         """Return the Pydantic models whose schemas the OpenAPI document needs for this operation."""
         answers = [each for each in (self.answer, self.error, self.not_ready) if isinstance(each, type)]
         return [(each, "serialization") for each in answers] + (
@@ -153,10 +154,7 @@ class PlainRoute(APIRoute):
 
 def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
     """Add the operations to an application and to its OpenAPI document."""
-    refs, components = models_json_schema(
-        sorted({each for o in operations for each in o.models()}, key=lambda m: (m[0].__name__, m[1])),
-        ref_template=REF,
-    )
+    refs, components = schemas_of(frozenset(each for o in operations for each in o.models()))
     for operation in operations:
         app.router.add_api_route(
             operation.path,
@@ -182,6 +180,12 @@ def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's manual says
+
+
+@cache
+def schemas_of(models: frozenset[Shape]) -> tuple[Mapping[Shape, Schema], Schema]:
+    """Return a reference to the JSON schema of each model, and the schemas; kept, since it takes a quarter second."""
+    return models_json_schema(sorted(models, key=lambda each: (each[0].__name__, each[1])), ref_template=REF)
 
 
 def methods_of(operations: Iterable[Operation]) -> dict[str, str]:
