@@ -4,9 +4,9 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a database that the tests of this file share: each test has models of its own name."""
+    """Return a database that these tests share, as MLflow takes seconds to make one: each has models of its own."""
     return f"sqlite:///{tmp_path_factory.mktemp('tracking')}/deep/mlflow.db"
 
 
