@@ -227,8 +227,6 @@ class JobAsked:
     req_cpu_cores: float
     req_mem_gib: float
     req_gpus: float
-    time_limit_s: float
-    priority: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ FloatArray = npt.NDArray[np.float64]
 Float32Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
-NUMBERS: Final = (*REQUEST_COLUMNS, "instances", "time_limit_s", "priority")
+NUMBERS: Final = (*REQUEST_COLUMNS, "instances")
 """Numeric canonical columns that features read from a job; the request is first, in the order of a request matrix."""
 KEPT_TEMPLATES: Final = 4096
 """Maximum number of templates kept with a history, of one to two KiB each."""

@@ -18,8 +18,7 @@ __all__ = ["FEATURES"]
 FEATURES: Final[dict[str, Feature]] = {**REQUEST, **RECENCY, **LOAD, **NEWEST}
 """All features by name."""
 
-_REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s", "priority"})
-
+_REQUEST: Final = tuple(REQUEST)
 _REACH: Final = {"like": (5, 20, 100, 300, 1000), "user": (20, 100), "group": (20, 100)}
 """Keys of the history features that models use, each with its window lengths in ended jobs."""
 _UNSTEADY: Final = "vc"

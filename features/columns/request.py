@@ -46,8 +46,6 @@ _DEFINED: Final = (
     _ratio("cpu_cores_per_gpu", "cores", "cores requested per GPU", "req_cpu_cores", "req_gpus"),
     _ratio("mem_gib_per_gpu", "GiB", "memory requested per GPU", "req_mem_gib", "req_gpus"),
     _ratio("mem_gib_per_cpu_core", "GiB", "memory requested per core", "req_mem_gib", "req_cpu_cores"),
-    _amount("time_limit_s", "s", "the user's own limit on the run"),
-    _amount("priority", "rank", "priority given at submission"),
     *(
         Feature(name=column, unit="", doc=doc, source=Text(column=column), needs=(column,), kind="c")
         for column, doc in _CATEGORIES.items()

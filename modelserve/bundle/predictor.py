@@ -47,8 +47,6 @@ COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "submit_ts": pl.Datetime("us", "UTC"),
     "instances": pl.Int32(),
     **{name: pl.Float64() for name in REQUESTS},
-    "time_limit_s": pl.Float64(),
-    "priority": pl.Int32(),
 }
 """The columns of the canonical jobs table that are known at submission, with their types."""
 

@@ -159,8 +159,6 @@ class RequestContext:
             req_cpu_cores=np.nan if request.cpu_cores is None else request.cpu_cores,
             req_mem_gib=np.nan if request.mem_gib is None else request.mem_gib,
             req_gpus=np.nan if request.gpus is None else request.gpus,
-            time_limit_s=np.nan,
-            priority=np.nan,
         )
 
 

@@ -54,7 +54,7 @@ Asked = tuple[str | None, ...]
 Figures = Mapping[str, Sequence[float | str | None]]
 """Columns of `Finished`, one value for each job."""
 Score = Callable[[ServedModel, Sequence[JobAsked]], Figures]
-NUMBERS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "priority")
+NUMBERS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 logger = logging.getLogger(__name__)
 
 

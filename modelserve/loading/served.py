@@ -196,7 +196,7 @@ def warm(model: ServedModel) -> None:
     job = JobAsked(
         trace=card.trace, cluster=None, job_id="warm", role=ROLE_WHOLE_JOB, user=None, vc=None, group=None,
         workload=None, task_type=card.task_type, gpu_type=None, submit_us=round(card.until.timestamp() * 1e6),
-        instances=1, req_cpu_cores=1.0, req_mem_gib=1.0, req_gpus=1.0, time_limit_s=math.nan, priority=math.nan,
+        instances=1, req_cpu_cores=1.0, req_mem_gib=1.0, req_gpus=1.0,
     )  # fmt: skip
     look = model.look([job])
     if card.kind == "runtime":

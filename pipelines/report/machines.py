@@ -8,18 +8,7 @@ import altair as alt
 import polars as pl
 
 from pipelines.report.overview import WEEKDAYS
-from pipelines.report.panels import (
-    AMOUNTS,
-    drawn,
-    names,
-    panel,
-    ranges,
-    share,
-    tall,
-    tips,
-    total,
-    with_counts,
-)
+from pipelines.report.panels import AMOUNTS, drawn, panel, tips, total
 from pipelines.report.parts import Note, Part, Section, Table, Traces
 
 BUSY: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
@@ -33,20 +22,16 @@ MOST_MACHINES: Final = 12
 
 
 def busyness(traces: Traces) -> Section:
-    """Build the section on machine use: heat maps of each resource's busy fraction, and its range by machine type."""
-    hours, kinds = traces.ask("utilisation_by_hour", "weekday"), traces.ask("utilisation_by_machine_type")
+    """Build the section on machine use: a heat map of each resource's busy fraction."""
+    hours = traces.ask("utilisation_by_hour", "weekday")
 
     def heat_map(resource: str, rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
         return utilisation(rows, resource, trace, traces.lake.manifest(trace).zone)
 
-    def by_type(resource: str, rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
-        return by_machine_type(rows, resource, trace, traces.colour(trace))
-
     parts: list[Part] = []
     for resource in BUSY:
-        of_resource = pl.col("resource") == resource
-        parts += hours.where(of_resource).figures("busy-{trace}-" + resource, partial(heat_map, resource))
-        parts += kinds.where(of_resource).figures("busy-by-type-{trace}-" + resource, partial(by_type, resource))
+        shown = hours.where(pl.col("resource") == resource)
+        parts += shown.figures("busy-{trace}-" + resource, partial(heat_map, resource))
     return Section(
         name="utilisation",
         title="Utilisation",
@@ -73,21 +58,6 @@ def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt
     )
     of = [f"n = {total(rows, 'machine_hours')} machine-hours; {zone}; colours to {most:.0%} busy"]
     return panel(chart, f"{BUSY[resource]} busy, mean, {trace}", of)
-
-
-def by_machine_type(rows: pl.DataFrame, resource: str, trace: str, colour: int) -> alt.TopLevelMixin:
-    """Draw the busy fraction of each machine type: 10th to 90th percentile (line), quartiles (bar), mean (tick)."""
-    shown = rows.with_columns(kind=with_counts("machine_type", "machines"))
-    x = share(alt.X, "p10_frac", f"{BUSY[resource]} busy, share", whole=True)
-    told = tips(".1%", "p10_frac", "p25_frac", "mean_frac", "p75_frac", "p90_frac")
-    chart = ranges(
-        shown, names("kind", shown), x, [f"{each}_frac" for each in ("p90", "p25", "p75", "mean")], colour, told
-    )
-    of = [
-        f"n = {total(rows, 'machine_hours')} machine-hours (at the label: machines)",
-        "tick: mean, bar: 25 to 75 %, line: 10 to 90 %",
-    ]
-    return panel(chart, f"{BUSY[resource]} busy by type of machine, {trace}", of, height=tall(rows))
 
 
 def environment(traces: Traces) -> Section | None:

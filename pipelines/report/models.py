@@ -149,7 +149,6 @@ _OWN: Final = {
     "cpu_cores_per_gpu": "CPU cores per GPU",
     "mem_gib_per_gpu": "memory per GPU",
     "mem_gib_per_cpu_core": "memory per CPU core",
-    "time_limit_s": "time limit",
     "gpu_type": "GPU type",
     "vc": "virtual cluster",
     "task_type": "task type",

@@ -30,9 +30,8 @@ def contract_of(names: str, frame: pl.DataFrame) -> FeatureContract:
 
 def jobs_asked(jobs: pl.DataFrame) -> list[JobAsked]:
     """The jobs as they are asked about, at their submission."""
-    numbers = ("req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "priority")
     known = jobs.with_columns(
-        pl.col(numbers).cast(pl.Float64).fill_null(NAN), submit_us=pl.col("submit_ts").cast(pl.Int64)
+        pl.col(REQUEST_COLUMNS).cast(pl.Float64).fill_null(NAN), submit_us=pl.col("submit_ts").cast(pl.Int64)
     )
     return [JobAsked(**row) for row in known.select(list(JobAsked.__slots__)).iter_rows(named=True)]
 

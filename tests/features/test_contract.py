@@ -17,8 +17,8 @@ from tests.examples import examples
 from tests.features.job_tables import job_tables
 
 FRAME = pl.DataFrame(
-    {"req_gpus": [1.0, None, 0.5], "vc": ["b", None, "a"], "priority": [0.25, 3.0, 9.5]},
-    schema={"req_gpus": pl.Float64, "vc": pl.String, "priority": pl.Float64},
+    {"req_gpus": [1.0, None, 0.5], "vc": ["b", None, "a"], "total_gpus": [0.25, 3.0, 9.5]},
+    schema={"req_gpus": pl.Float64, "vc": pl.String, "total_gpus": pl.Float64},
 )
 
 
@@ -50,7 +50,7 @@ def test_the_fingerprint_follows_the_content() -> None:
     one = FeatureContract.fit(FRAME)
 
     assert one.fingerprint == FeatureContract.fit(FRAME.reverse()).fingerprint
-    assert one.fingerprint != FeatureContract.fit(FRAME, ["priority", "vc", "req_gpus"]).fingerprint
+    assert one.fingerprint != FeatureContract.fit(FRAME, ["total_gpus", "vc", "req_gpus"]).fingerprint
     assert one.fingerprint != FeatureContract.fit(FRAME.filter(pl.col("vc") == "a")).fingerprint
 
 
@@ -98,7 +98,7 @@ def test_a_contract_of_another_version_is_refused() -> None:
     ("frame", "error"),
     [
         (FRAME.drop("vc"), "found no vc"),
-        (FRAME.with_columns(pl.col("priority").cast(pl.Int64)), r"priority as Int64 \(expected Float64\)"),
+        (FRAME.with_columns(pl.col("total_gpus").cast(pl.Int64)), r"total_gpus as Int64 \(expected Float64\)"),
     ],
 )
 def test_a_frame_that_does_not_fit_is_refused(frame: pl.DataFrame, error: str) -> None:

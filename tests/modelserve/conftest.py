@@ -64,13 +64,9 @@ def make_jobs(count: int = 300, seed: int = 1) -> pl.DataFrame:
             "req_cpu_cores": cpu,
             "req_mem_gib": rng.choice([16.0, 29.3], count),
             "req_gpus": rng.choice([0.25, 0.5, 1.0], count),
-            "time_limit_s": None,
-            "priority": None,
         },
         schema_overrides={
             "vc": pl.String,
-            "time_limit_s": pl.Float64,
-            "priority": pl.Int32,
             "instances": pl.Int32,
             "submit_ts": pl.Datetime("us", "UTC"),
             "start_ts": pl.Datetime("us", "UTC"),
