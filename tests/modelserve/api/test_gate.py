@@ -127,7 +127,7 @@ def test_what_nobody_foresaw_is_a_failure_that_tells_nothing(call: Make, caplog:
         ("/healthz", "no parameters here"),
         ("/v1/mode", "no parameters here"),
         ("/v1/drift", "one of trace, task_type"),
-        ("/v1/models/runtime.pai.ctr/card", "one of alias"),
+        ("/v1/models/runtime.pai.ctr/card", "no parameters here"),
     ],
 )
 def test_an_unknown_parameter_is_refused_with_those_that_are_known(call: Make, path: str, expected: str) -> None:
