@@ -24,7 +24,7 @@ from modelserve.contract.fields import Mode
 from modelserve.contract.requests import JobRow
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot
-from modelserve.loading.served import Scored, ServedModel, encode_features
+from modelserve.loading.served import Scored, ServedModel
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 from scheduler_core.errors import PredictorUnavailable
@@ -63,7 +63,7 @@ class RequestContext:
 
     `trace` is the trace of jobs that name none, `now` the time of the call (Unix, s), `types` the settings' policies by
     task type, and `routing` the policy of sites (None: the default). `chosen` holds the models used, or why one could
-    not be loaded. `scored` has, for each use of a model, the model, its jobs and their feature rows; `failed` the
+    not be loaded. `scored` has the feature rows of each use of a model; `failed` the
     errors of models that failed, by reference.
     """
 
@@ -75,7 +75,7 @@ class RequestContext:
     types: Mapping[str, TypePolicy] = field(default_factory=dict)
     routing: RoutingPolicy | None = None
     chosen: dict[tuple[Kind, Whose], tuple[ServedModel | None, str | None]] = field(default_factory=dict)
-    scored: list[tuple[ServedModel, Sequence[JobAsked], Scored]] = field(default_factory=list)
+    scored: list[Scored] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
     def choice(self, kind: Kind, job: Job | JobRow) -> tuple[ServedModel | None, str | None]:
@@ -92,15 +92,12 @@ class RequestContext:
         """Return the sorted references (`<name>@<version>`) of the models used by this call."""
         return tuple(sorted({model.reference for model, _ in self.chosen.values() if model is not None}))
 
-    def rows(self, model: ServedModel, asked: Sequence[JobAsked], index: IntArray, *, counted: bool) -> Scored:
-        """Return the feature rows of jobs for a model; `index` (n,) is the position of each job in the call.
-
-        If `counted`, each job's measured runs are counted; otherwise the counts are 0.
-        """
-        seen = self._attempt(model, lambda: model.look(asked, index))
+    def rows(self, model: ServedModel, asked: Sequence[JobAsked], *, counted: bool) -> Scored:
+        """Return the feature rows of jobs for a model; unless `counted`, their numbers of measured runs are 0."""
+        seen = self._attempt(model, lambda: model.look(asked))
         if not counted:
             seen = replace(seen, runs=np.zeros(len(asked), dtype=np.int64))
-        self.scored.append((model, asked, seen))
+        self.scored.append(seen)
         return seen
 
     def changed(
@@ -166,12 +163,10 @@ class RequestContext:
 class LivePredictor(ModelPredictor[ServedModel]):
     """A predictor for the jobs of one call, with the models and feature rows of the call's request context.
 
-    `places` maps the `id` of each job object to the job's position in the call: two jobs of a call may be equal, and
-    ids are unique because the call keeps the jobs alive. `asked` caches jobs as converted for a history, by both ids.
+    `asked` caches jobs as converted for a history, by the ids of both, which the call keeps alive.
     """
 
     context: RequestContext
-    places: Mapping[int, int] = field(default_factory=dict)
     asked: dict[tuple[int, int], JobAsked] = field(default_factory=dict)
 
     def choice(self, kind: Kind, job: Job) -> tuple[ServedModel | None, str | None]:
@@ -203,8 +198,7 @@ class LivePredictor(ModelPredictor[ServedModel]):
             if known is None:
                 known = self.asked[key] = self.context.asked(job, history)
             asked.append(known)
-        index = np.array([self.places.get(id(job), i) for i, job in enumerate(jobs)], dtype=np.int64)
-        return asked, self.context.rows(model, asked, index, counted=counted)
+        return asked, self.context.rows(model, asked, counted=counted)
 
 
 def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, answered: Answered) -> AnswerRecord:
@@ -214,9 +208,8 @@ def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, a
     feedback had added for the first and last rows), and the number of the latest feedback that the call considered.
     """
     versions: dict[str, list[tuple[int, int]]] = {}
-    for _, _, seen in context.scored:
-        if seen.versions is not None:
-            versions.setdefault(seen.model, []).append(seen.versions)
+    for seen in context.scored:
+        versions.setdefault(seen.model, []).append(seen.versions)
     models = {}
     for model, _ in context.chosen.values():
         if model is not None:
@@ -236,7 +229,6 @@ def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, a
         trace=context.trace or "",
         models=" ".join(answered.models),
         context=to_json(logged)[:-1] + b',"body":' + (answered.kept or body) + b"}",
-        features=encode_features([seen for _, _, seen in context.scored]),
         response=answered.body,
     )
 

@@ -63,9 +63,7 @@ def explain_job(context: RequestContext, body: ExplainBody) -> Answered:
         response["roles"] = [{"role": role, "measured_runs": runs} for role, runs in measured.items()]
     if model is not None:
         try:
-            seen = context.rows(
-                model, [context.asked(body.job, model.history)], np.zeros(1, dtype=np.int64), counted=False
-            )
+            seen = context.rows(model, [context.asked(body.job, model.history)], counted=False)
             shares = shares_of(model, seen, body.quantile, context.outputs(model, seen)[RUNTIME_TARGET])
             if shares is None:
                 response |= {"reason": "no_model", "note": f"{model.reference} answers no {body.quantile}"}

@@ -21,7 +21,7 @@ from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.loading.served import ServedModel
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.types import RESOURCES, IntArray
+from scheduler_core.types import RESOURCES
 
 __all__ = ["predict", "predicted"]
 
@@ -43,7 +43,7 @@ class Part:
 
 NOTHING = Part()
 """An output that was not requested."""
-Score = Callable[[RequestContext, ServedModel, Sequence[JobAsked], IntArray], Sequence[Part]]
+Score = Callable[[RequestContext, ServedModel, Sequence[JobAsked]], Sequence[Part]]
 
 
 def predicted(context: RequestContext, body: PredictBody) -> Answered:
@@ -76,7 +76,7 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: S
     for model, places in members.values():
         asked = [context.asked(rows[i], model.history) for i in places]
         try:
-            scored = score(context, model, asked, np.array(places, dtype=np.int64))
+            scored = score(context, model, asked)
         except PredictorUnavailable as error:
             scored = [Part(model=model, reason="predictor_unavailable", note=str(error))] * len(places)
         for i, part in zip(places, scored, strict=True):
@@ -84,10 +84,8 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: S
     return parts
 
 
-def _run_times(
-    context: RequestContext, model: ServedModel, asked: Sequence[JobAsked], index: IntArray, *, counted: bool
-) -> list[Part]:
-    seen = context.rows(model, asked, index, counted=counted)
+def _run_times(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked], *, counted: bool) -> list[Part]:
+    seen = context.rows(model, asked, counted=counted)
     raw = context.outputs(model, seen)[RUNTIME_TARGET]
     times = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
     combination = model.learning.start
@@ -99,8 +97,8 @@ def _run_times(
     ]
 
 
-def _peak_use(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked], index: IntArray) -> list[Part]:
-    seen = context.rows(model, asked, index, counted=True)
+def _peak_use(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked]) -> list[Part]:
+    seen = context.rows(model, asked, counted=True)
     use = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
     for target, raw in context.outputs(model, seen).items():
         use[target] = calibrated_use(model.bundle.card, target, raw)

@@ -45,7 +45,7 @@ def advise(context: RequestContext, body: RecommendBody) -> tuple[list[Values], 
         # The minimum of a job that must not be shrunk is its request.
         least = request_of(row) if brake else minimum_of(context, row, body.floors)
         jobs.append(job_of(row, trace=context.trace or "", submitted=now, minimum=least))
-    predictor = LivePredictor(context, {id(job): i for i, job in enumerate(jobs)})
+    predictor = LivePredictor(context)
     kinds = [(job.trace, job.workload, job.task_type) for job in jobs]
     known = {kind: predictor.sources(job) for kind, job in dict(zip(kinds, jobs, strict=True)).items()}
     sources = [known[kind] for kind in kinds]

@@ -1,22 +1,16 @@
-"""A loaded model with its history and the weights that feedback changes, and the feature rows that it received.
-
-The rows are encoded for the log of answers.
-"""
+"""A loaded model with its history and the weights that feedback changes, and the feature rows that it received."""
 
 import json
 import math
-import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic_core import to_json
 
 from features.contract import RESPONSE_CONTRACT
 from features.online import JobAsked, OnlineHistory
-from features.references import HISTORY_FORECASTS
 from features.rows import RowBuilder
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.bundle import Bundle
@@ -24,25 +18,14 @@ from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.run_times import combination_of, member_forecasts, response_log_s
 from modelserve.bundle.trees.compiled import tree_outputs
-from modelserve.errors import BadRequest, BundleError
+from modelserve.errors import BundleError
 from modelserve.store.finished import Stored
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["Scored", "ServedModel", "decode_features", "encode_features"]
+__all__ = ["Scored", "ServedModel"]
 
 RESPONSES: Final = RowBuilder.of(RESPONSE_CONTRACT, relative=False)
 """Builds the rows of response models."""
-MAGIC: Final = b"TAUT-F2\n"
-_LENGTH: Final = struct.Struct("<I")
-_PAIRS: Final = ("<f8", (2,))
-_LAYOUT: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
-    "reference_log_s": _PAIRS,
-    "rows": ("<i8", ()),
-    "runs": ("<i8", ()),
-    "shift_log_s": _PAIRS,
-    "evidence": ("<i8", (len(HISTORY_FORECASTS),)),
-}
-"""The arrays that follow a model's matrix, with the type and shape of a job's values."""
 
 
 @dataclass(slots=True)
@@ -61,24 +44,21 @@ class Learning:
 class Scored:
     """Feature rows (n, k) that one model received for n jobs of one call.
 
-    `model` is the reference of the model (`<name>@<version>`), `digest` the digest of its bundle. `rows` (n,) is the
-    position of each job in the call, and `runs` (n,) the job's number of measured runs. `reference_log_s`, `evidence`
-    and `versions` are as in `features.rows`; `versions` is None in rows decoded from the log. `shift_log_s` (n, 2) is
-    what the combination adds to the trees' answer (`modelserve.bundle.combination`), 0 for a model without one.
-    `extremes` are as in `features.rows`. `forecasts` (n, members, 2) are those of the combination's members, `outputs`
-    those of `ServedModel.outputs`; both are None without a combination. None of the three is logged.
+    `model` is the reference of the model (`<name>@<version>`), and `runs` (n,) each job's number of measured runs.
+    `reference_log_s`, `evidence`, `versions` and `extremes` are as in `features.rows`. `shift_log_s` (n, 2) is what the
+    combination adds to the trees' answer (`modelserve.bundle.combination`), 0 for a model without one.
+    `forecasts` (n, members, 2) are those of the combination's members, `outputs` those of `ServedModel.outputs`; both
+    are None without a combination.
     """
 
     model: str
-    digest: str
-    rows: IntArray
     matrix: npt.NDArray[np.float32]
     reference_log_s: FloatArray
     shift_log_s: FloatArray
     evidence: IntArray
     runs: IntArray
-    versions: tuple[int, int] | None = None
-    extremes: FloatArray | None = None
+    versions: tuple[int, int]
+    extremes: FloatArray
     forecasts: FloatArray | None = None
     outputs: Mapping[str, FloatArray] | None = None
 
@@ -127,8 +107,8 @@ class ServedModel:
                 learnt[job.cluster] = learnt.get(job.cluster, start).learnt(forecasts, math.log(max(job.run_s, 1.0)))
         learning.of_cluster, learning.seq = learnt, upto
 
-    def look(self, asked: Sequence[JobAsked], places: IntArray | None = None) -> Scored:
-        """Build the feature rows of jobs at `places` (n,) of a call, and combine the answer with other forecasts."""
+    def look(self, asked: Sequence[JobAsked]) -> Scored:
+        """Build the feature rows of jobs, and combine the answer with other forecasts."""
         rows, start = self.rows.rows(asked, self.history), self.learning.start
         shift_log_s, forecasts, outputs = np.zeros((len(asked), 2)), None, None
         if start is not None:
@@ -140,8 +120,6 @@ class ServedModel:
             shift_log_s = self._combined(asked, start, forecasts) - (raw + rows.reference_log_s)
         return Scored(
             model=self.reference,
-            digest=self.bundle.digest,
-            rows=np.arange(len(asked)) if places is None else places,
             matrix=rows.matrix,
             reference_log_s=rows.reference_log_s,
             shift_log_s=shift_log_s,
@@ -206,47 +184,3 @@ def warm(model: ServedModel) -> None:
     for target, answer in model.outputs(matrix).items():
         if not np.isfinite(answer).all():
             raise BundleError(f"{model.reference}/{target}: a new job is answered {answer}, expected numbers")
-
-
-def encode_features(scored: Sequence[Scored]) -> bytes:
-    """Encode feature rows as bytes: a JSON header, then the arrays of each model, little-endian (see `_LAYOUT`)."""
-    header = to_json([[each.model, each.digest, *each.matrix.shape] for each in scored])
-    parts = [MAGIC, _LENGTH.pack(len(header)), header]
-    for each in scored:
-        parts.append(each.matrix.tobytes())
-        parts += [np.asarray(getattr(each, name), dtype=dtype).tobytes() for name, (dtype, _) in _LAYOUT.items()]
-    return b"".join(parts)
-
-
-def decode_features(blob: bytes) -> list[Scored]:
-    """Decode feature rows that `encode_features` wrote.
-
-    >>> decode_features(encode_features([]))
-    []
-    """
-    if not blob.startswith(MAGIC):
-        raise BadRequest(f"features: found {blob[: len(MAGIC)]!r}, expected {MAGIC!r}; the record has another format")
-    at = len(MAGIC) + _LENGTH.size
-
-    def array(dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:  # of the given type
-        nonlocal at
-        size = int(np.prod(shape))
-        # Copy, because compiled trees need writable arrays.
-        values = np.frombuffer(blob, dtype, size, at).reshape(shape).copy()
-        at += values.nbytes
-        return values
-
-    try:
-        (length,) = _LENGTH.unpack_from(blob, len(MAGIC))
-        header, at = json.loads(blob[at : at + length]), at + length
-        return [
-            Scored(
-                model=model,
-                digest=digest,
-                matrix=array("<f4", (count, width)),
-                **{name: array(dtype, (count, *shape)) for name, (dtype, shape) in _LAYOUT.items()},  # type: ignore[arg-type]  # `_LAYOUT` names the arrays alone
-            )
-            for model, digest, count, width in header
-        ]
-    except (ValueError, struct.error) as error:
-        raise BadRequest(f"features: found a record cut short ({error}), expected a complete record") from error

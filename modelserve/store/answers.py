@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import Select, delete, false, func, or_, select
+from sqlalchemy import Select, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from modelserve.store.finished import RESOURCES
@@ -27,8 +27,8 @@ __all__ = [
 Json = Mapping[str, Any]  # Any: JSON values
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError)
 """Errors of reading a record that another version of the service wrote."""
-Part = Literal["context", "features", "response"]
-PARTS: Final[tuple[Part, ...]] = ("context", "features", "response")
+Part = Literal["context", "response"]
+PARTS: Final[tuple[Part, ...]] = ("context", "response")
 """The large columns of a record: each may take megabytes for a call with thousands of jobs."""
 
 SPAN: Final = 20_000
@@ -47,7 +47,7 @@ _WEIGHT: Final = select(ANSWERS.c.n, ANSWERS.c.weight).order_by(ANSWERS.c.n.desc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRecord:
-    """One answer and its inputs: `context` is JSON, `features` the encoded feature rows of its jobs."""
+    """One answer and its inputs: `context` and `response` are JSON."""
 
     answer_id: str
     at: float
@@ -56,13 +56,12 @@ class AnswerRecord:
     trace: str
     models: str
     context: bytes = b""
-    features: bytes = b""
     response: bytes = b""
 
     @property
     def size_bytes(self) -> int:
         """The approximate size of the record in bytes."""
-        return len(self.context) + len(self.features) + len(self.response) + 256
+        return len(self.context) + len(self.response) + 256
 
     def jobs(self) -> list[Json]:
         """Return the jobs of the call, each with its trace and cluster; none of an unreadable record."""
@@ -126,11 +125,10 @@ def newest_answers(
     *,
     parts: Sequence[Part] = PARTS,
     kind: str | None = None,
-    citing: Collection[str] | None = None,
     limit: int = SPAN,
     limit_bytes: int = sys.maxsize,
 ) -> Iterator[AnswerRecord]:
-    """Yield the newest records of a kind that name one of some models (None: all), the newest first.
+    """Yield the newest records of a kind (None: all), the newest first.
 
     Only the large columns `parts` are read, at most `limit` records of `limit_bytes` in total, and at most `PAGE_BYTES`
     or one record at a time. Only the newest `SPAN` records of the log are searched.
@@ -139,8 +137,6 @@ def newest_answers(
     matching = _WEIGHT.where(ANSWERS.c.n > newest - SPAN)
     if kind is not None:
         matching = matching.where(ANSWERS.c.kind == kind)
-    if citing is not None:
-        matching = matching.where(or_(false(), *[ANSWERS.c.models.contains(name, autoescape=True) for name in citing]))
     return _records(store, matching.limit(limit), parts, limit_bytes)
 
 

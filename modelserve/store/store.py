@@ -38,7 +38,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from modelserve.errors import StoreError
 
-LAYOUT: Final = 6
+LAYOUT: Final = 7
 """Version of the table layout; a store of another layout is refused."""
 
 METADATA: Final = MetaData()
@@ -99,7 +99,7 @@ ANSWERS: Final = Table(
     Column("at", Float(53), nullable=False),
     *_columns(Text, "kind caller trace models", nullable=False),
     Column("weight", BigInteger, nullable=False),
-    *_columns(LargeBinary, "context features response", nullable=False),
+    *_columns(LargeBinary, "context response", nullable=False),
     # Sizes are summed from this index, since summing them from the table would read the large columns too.
     Index("taut_answers_weight", "n", "weight", "at"),
     sqlite_autoincrement=True,

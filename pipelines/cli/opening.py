@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -20,7 +20,6 @@ from modelserve.bundle.registry import mirror
 from modelserve.contract.jobs import flat
 from modelserve.contract.requests import JobRow, parse_lines
 from modelserve.errors import MirrorError, NotKnown
-from modelserve.loading.served import decode_features
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, read_answer
 from pipelines.cli.options import Place, say
@@ -110,8 +109,10 @@ def logged_rows(answer_id: str, *, store: str) -> list[dict[str, object]]:
     record = _record(answer_id, store)
     response = json.loads(record.response)
     [answers] = [response[name] for name in ANSWERS if name in response]
-    evidence = _evidence(record)
-    return [{"answer_id": answer_id, **flat(answer), **evidence.get(i, {})} for i, answer in enumerate(answers)]
+    models = json.loads(record.context)["models"]
+    return [
+        {"answer_id": answer_id, **flat(answer), **_evidence(answer.get("models", {}), models)} for answer in answers
+    ]
 
 
 def _record(answer_id: str, url: str) -> AnswerRecord:
@@ -125,16 +126,13 @@ def _record(answer_id: str, url: str) -> AnswerRecord:
         store.close()
 
 
-def _evidence(record: AnswerRecord) -> dict[int, dict[str, object]]:
-    """Return for each job its models and the history they used."""
-    models = json.loads(record.context)["models"]
-    found: dict[int, dict[str, object]] = {}
-    for scored in decode_features(record.features):
-        of = models[scored.model]
-        kind = of["name"].partition(".")[0]
-        for job in scored.rows.tolist():
-            row = found.setdefault(job, {})
-            row[f"{kind}_bundle"] = of["digest"][:12]
-            first, last = of["history"] or (0, 0)
-            row[f"{kind}_history"] = first if first == last else f"{first} to {last}"
+def _evidence(cited: Mapping[str, str | None], models: Mapping[str, Any]) -> dict[str, object]:  # Any: JSON values
+    """Return the bundles of the models that an answer names, and the versions of the histories that they used."""
+    found: dict[str, object] = {}
+    for reference in cited.values():
+        if reference in models:
+            kind = models[reference]["name"].partition(".")[0]
+            first, last = models[reference]["history"] or (0, 0)
+            found[f"{kind}_bundle"] = models[reference]["digest"][:12]
+            found[f"{kind}_history"] = first if first == last else f"{first} to {last}"
     return found

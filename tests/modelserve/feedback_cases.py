@@ -137,7 +137,7 @@ def context_of(*jobs: dict[str, Any]) -> bytes:
 def answer_record(answer_id: str, **changes: Any) -> AnswerRecord:
     """Return a logged answer: a prediction that says nothing, unless changed."""
     said: dict[str, Any] = {"at": 1.0, "kind": "prediction", "caller": "tester", "trace": "pai", "models": ""}
-    said |= {"context": b"{}", "features": b"", "response": b"{}"}
+    said |= {"context": b"{}", "response": b"{}"}
     return AnswerRecord(answer_id=answer_id, **{**said, **changes})
 
 

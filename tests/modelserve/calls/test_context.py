@@ -1,12 +1,11 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from modelserve.contract.calls import PREDICT
 from modelserve.learning.learned import Learned, Stop
-from modelserve.loading.served import Scored, ServedModel, decode_features, encode_features
+from modelserve.loading.served import ServedModel
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
@@ -41,9 +40,6 @@ def test_a_record_says_what_it_was_made_from(service: Service) -> None:
     assert said["models"][f"{NAME}@7"] == {"name": NAME, "version": "7", "digest": digest, "history": [0, 0]}
     assert (said["seq"], said["trace"], record.caller) == (12, "pai", "anyone")
     assert record.models == f"{NAME}@7 {USAGE}@7"
-    shown = {each.model: each for each in decode_features(record.features)}
-    assert set(shown) == {f"{NAME}@7", f"{USAGE}@7"}
-    assert shown[f"{NAME}@7"].rows.tolist() == [0, 2, 3, 4, 5, 7]
 
 
 def test_feedback_that_comes_after_the_rows_is_not_said_to_be_in_them(
@@ -61,28 +57,3 @@ def test_feedback_that_comes_after_the_rows_is_not_said_to_be_in_them(
 
     assert service.models.current.champions[NAME].history.version == 2
     assert json.loads(record.context)["models"][f"{NAME}@7"]["history"] == [1, 1]
-
-
-def test_features_come_back_as_they_went() -> None:
-    rng = np.random.default_rng(1)
-    scored = [
-        Scored(
-            model=f"runtime.pai.ctr@{n}",
-            digest="ab",
-            rows=np.arange(n, dtype=np.int64),
-            matrix=np.where(rng.random((n, 5)) < 0.2, np.nan, rng.random((n, 5))).astype(np.float32),
-            reference_log_s=rng.random((n, 2)),
-            shift_log_s=rng.random((n, 2)),
-            evidence=rng.integers(0, 1000, (n, 3)),
-            runs=rng.integers(0, 9, n),
-        )
-        for n in (1, 0, 7)
-    ]
-
-    again = decode_features(encode_features(scored))
-
-    assert [(each.model, each.digest) for each in again] == [(each.model, each.digest) for each in scored]
-    for one, other in zip(again, scored, strict=True):
-        for name in ("rows", "matrix", "reference_log_s", "shift_log_s", "evidence", "runs"):
-            left, right = getattr(one, name), getattr(other, name)
-            assert (left.dtype, left.shape, left.tobytes()) == (right.dtype, right.shape, right.tobytes())

@@ -166,7 +166,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("UPDATE taut_store SET layout = 5", r"found layout \[5\], expected 6"),
+        ("UPDATE taut_store SET layout = 5", r"found layout \[5\], expected 7"),
         ("DELETE FROM taut_store", r"found layout \[\]"),
         ("DROP TABLE taut_answers", r"\['taut_answers'\] are missing"),
     ],
