@@ -30,10 +30,10 @@ def test_notes_say_what_is_assumed_and_the_screen_has_every_table(lake: Path) ->
 
     assert result.exit_code == 0, result.stderr
     notes = " ".join(result.stderr.split())
-    for said in ("drawn again and again by type", "taken as 16 GiB", "seeds 0 to 1", "theta 0.05: correlation"):
+    for said in ("drawn again and again by type", "taken as 16 GiB", "2 seeds from 0", "theta 0.05: correlation"):
         assert said in notes
     headings = [line.split()[:3] for line in result.stdout.splitlines() if line.startswith("gnn")]
-    assert [columns[-1] for columns in headings] == ["truth", "truth", "truth", "arm"]
+    assert [columns[-1] for columns in headings] == ["truth", "truth", "truth"]
 
 
 @pytest.mark.slow
