@@ -86,7 +86,7 @@ class Exchange:
         self._timeouts, self._retries = timeouts or Timeouts(), retries or Retries()
         self._around = surroundings or Surroundings()
         self._first = 0
-        self._token = (token or "").encode()
+        self._token = (token or "").encode(errors="replace")
         # `trust_env=False`: ignore proxies and passwords in the environment, so that only the addresses get the token.
         self._http = httpx2.AsyncClient(
             headers={**HEADERS, **_authorization(token)},
