@@ -57,6 +57,7 @@ class Reporter:
     first: timedelta = FAR
     restorer: "Restorer | None" = None
     _posted: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    _said: set[str] = field(default_factory=set)
     _far_at: datetime | None = None
 
     def poll(self, now: datetime) -> int:
@@ -70,15 +71,27 @@ class Reporter:
             if job.start is not None and (job.cluster, job.run_id) not in self._posted
         ]
         answers = self._post(fresh)
+        shrunk = [job for job in fresh if is_below(job.given.mem_gib, job.asked.mem_gib)]
+        brakes = [brake for answer in answers for brake in answer.brakes]
+        self._say_harm(shrunk, brakes)
         if self.restorer is not None:
-            shrunk = [job for job in fresh if is_below(job.given.mem_gib, job.asked.mem_gib)]
-            killed = {job.group for job in shrunk if job.status is Status.OOM}
-            self.restorer.restore(now, killed, [brake for answer in answers for brake in answer.brakes])
+            self.restorer.restore(now, {job.group for job in shrunk if job.status is Status.OOM}, brakes)
         self._posted |= {(job.cluster, job.run_id): job.end for job in fresh}
         self._posted = {key: end for key, end in self._posted.items() if end > now - 2 * max(FAR, self.first)}
         self._far_at = now if far else self._far_at
         self._keep(now)
         return sum(answer.accepted for answer in answers)
+
+    def _say_harm(self, shrunk: Iterable[EndedJob], brakes: Iterable[BrakeHeld]) -> None:
+        """Say which shrunk jobs failed or were killed, and each brake once."""
+        for job in shrunk:
+            if job.status in (Status.OOM, Status.FAILED):
+                sizes = f"{job.given.mem_gib:.2f} of the {job.asked.mem_gib:.2f} GiB that it asked for"
+                self.say(f"job {job.number} of {job.group} had {sizes}: {job.status}")
+        held = {f"{each.group or each.user or each.task_type} is not shrunk any more: {each.why}" for each in brakes}
+        for text in sorted(held - self._said):
+            self.say(text)
+        self._said |= held
 
     def _post(self, jobs: Sequence[EndedJob]) -> list[FeedbackAnswer]:
         """Report jobs by their ids; a conflict is a later run of a requeued job, which is reported by its run."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.contract.feedback import FeedbackAnswer, FeedbackResult, FeedbackRow, RowStatus
+from modelserve.contract.feedback import BrakeHeld, FeedbackAnswer, FeedbackResult, FeedbackRow, RowStatus
 from modelserve.errors import ServiceUnavailable
 from pipelines.connect.slurm.accounting import EndedJob
 from pipelines.connect.slurm.feedback import Reporter, row_of
@@ -22,6 +22,7 @@ class Service:
     def __init__(self) -> None:
         self.rows: list[FeedbackRow] = []
         self.down = False
+        self.brakes: tuple[BrakeHeld, ...] = ()
 
     def feedback(self, rows: Sequence[FeedbackRow], *, trace: str) -> FeedbackAnswer:
         if self.down:
@@ -33,6 +34,7 @@ class Service:
             duplicates=results.count("duplicate"),
             conflicts=results.count("conflict"),
             results=tuple(FeedbackResult(job_id=r.job_id, status=s) for r, s in zip(rows, results, strict=True)),
+            brakes=self.brakes,
         )
 
     def _status(self, row: FeedbackRow) -> RowStatus:
@@ -70,6 +72,22 @@ def test_each_job_is_posted_once_though_windows_overlap(tmp_path: Path) -> None:
     assert [one.poll(NOW + timedelta(seconds=5 * i)) for i in range(3)] == [1, 0, 0]
     assert len(service.rows) == 1
     assert windows.asked[1][0] < NOW < windows.asked[1][1]
+
+
+def test_harm_to_shrunk_jobs_and_new_brakes_are_said_once(tmp_path: Path) -> None:
+    service, log = Service(), list[str]()
+    service.brakes = (
+        BrakeHeld(
+            trace="slurm", cluster="c", task_type="other", user=None, group="ada/train", why="3 killed", since=NOW
+        ),
+    )
+    killed = {**SHRUNK, "State": "OUT_OF_MEMORY"}
+    one = reporter(tmp_path, service, Windows(*folded(JOB, STEP), *folded({**killed, "JobIDRaw": "69"}, STEP)), log)
+    for seconds in (0, 5):
+        one.poll(NOW + timedelta(seconds=seconds))
+    assert len(log) == 2
+    assert log[0].endswith("had 8.00 of the 64.00 GiB that it asked for: oom")
+    assert log[1] == "ada/train is not shrunk any more: 3 killed"
 
 
 def test_a_later_run_of_a_requeued_job_is_reported_by_its_run(tmp_path: Path) -> None:
