@@ -70,6 +70,8 @@ class ReservePolicy:
     - `memory_margin`: factor of the largest memory sample. Public logs show late peaks of 1.5 to 2.2 times the first
       minutes' peak.
     - `close_s`: time for which a machine that was seen saturated gets no new job.
+    - `device_load`: largest sum of the means of jobs on one GPU that takes another job, as a share of the GPU, because
+      jobs that share a GPU slow each other before it is full.
     """
 
     probation_s: float = 360.0
@@ -81,6 +83,7 @@ class ReservePolicy:
     least_spread: float = 0.2
     memory_margin: float = 2.2
     close_s: float = 600.0
+    device_load: float = 0.6
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -103,7 +103,7 @@ ARMS: Final[Mapping[str, Arm]] = {
 """The arms by name, in the order of the tables; gains are relative to `requested`, shares to `oracle`."""
 
 
-MAIN: Final = ("default", "prototype")
+MAIN: Final = ("default", "ideal")
 PLACE: Final = ("mix", "sharing", "variation")
 """Columns within which arms are compared. `mix` is `all` if jobs are drawn uniformly."""
 

@@ -47,6 +47,7 @@ class Limits(NamedTuple):
     least_spread: float
     memory_margin: float
     close_s: float
+    device_load: float
 
 
 @kernel

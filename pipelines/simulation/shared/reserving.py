@@ -148,6 +148,8 @@ def find_free(state: State, now_s: float) -> None:
             device = state.devices[at, number]
             capacity = rules.more_gpu * device.capacity
             free = free_under_risk(capacity, device.mean, device.variance, rules.z)
+            if rules.reclaims and rules.devices and device.mean > 0.0:
+                free = min(free, state.policy.device_load * device.capacity - device.mean)
             device.free[0] = free if is_open else CLOSED
             device.free[1] = capacity - device.memory if is_open else CLOSED
 

@@ -144,7 +144,7 @@ class Rules(NamedTuple):
     slow_keep: float  # autocorrelation over one minute of the slow part of the noise
     cpu_keep: float
     gpu_keep: float
-    interference: float
+    interference: bool
     more_cpu: float  # factors of the capacity that the scheduler sees
     more_memory: float
     more_gpu: float

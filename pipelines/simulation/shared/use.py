@@ -173,6 +173,27 @@ def _set_levels(state: State, now_s: float) -> None:
             machine.closed_until_s = now_s + state.rules.close_s
 
 
+JOINT_USE: Final = (0.4, 0.5, 0.7, 0.9, 1.0)
+SPEED_AT: Final = (1.0, 0.98, 0.96, 0.85, 0.8)
+"""Mean speed of jobs that share a device without partitions, by their joint use of it; linear between the points."""
+
+
+@kernel
+def shared_speed(joint: float) -> float:
+    """Return the speed of jobs that share a device, relative to a device of their own, by their joint use (0 to 1).
+
+    References
+    ----------
+    Hu et al.: Lucid, ASPLOS 2023: 1,388 pairs of training jobs on one GPU; means by joint utilisation.
+    """
+    speed = SPEED_AT[0]
+    for at in range(1, len(JOINT_USE)):
+        if joint > JOINT_USE[at - 1]:
+            part = min((joint - JOINT_USE[at - 1]) / (JOINT_USE[at] - JOINT_USE[at - 1]), 1.0)
+            speed = SPEED_AT[at - 1] + part * (SPEED_AT[at] - SPEED_AT[at - 1])
+    return speed
+
+
 @kernel
 def _own_demand(state: State, job: int, machine: int, device: int) -> float:
     """Return the compute that all instances of a job demand of a device."""
@@ -193,15 +214,14 @@ def _speed(state: State, job: int, place: int) -> float:
         speed = instance.share[0] / cpu
     if gpu <= 0.0:
         return float(speed)
-    level, neighbours = math.inf, 0.0
+    level, slowed = math.inf, 1.0
     for at in range(instance.devices):
-        device = state.devices[machine, state.device[place, at]]
+        number = state.device[place, at]
+        device = state.devices[machine, number]
         level = min(level, device.level)
-        if state.rules.interference > 0.0:
-            own = _own_demand(state, job, machine, state.device[place, at])
-            neighbours = max(neighbours, (min(device.demand, device.capacity) - own) / device.capacity)
+        if state.rules.interference and device.demand > _own_demand(state, job, machine, number) * SLACK:
+            slowed = min(slowed, shared_speed(min(device.demand / device.capacity, 1.0)))
     instance.share[1] = min(gpu, level * row.request[2])
-    slowed = 1.0 - state.rules.interference * min(neighbours, 1.0)
     return float(min(speed, instance.share[1] / gpu) * slowed)
 
 

@@ -50,7 +50,8 @@ class Variation:
         Share of the jobs whose memory peak begins in the first ten minutes, and in the last tenth of the run; the
         others reach it at any time. Before it, memory is the peak divided by a factor in `growth`.
     interference
-        Loss of speed of a job whose device is otherwise fully used by other jobs.
+        Whether jobs on one device slow each other before it is full, as measured (see `use.shared_speed`); only if
+        GPUs are counted singly.
 
     References
     ----------
@@ -70,7 +71,7 @@ class Variation:
     early_share: float = 0.6
     late_share: float = 0.25
     growth: tuple[float, float] = (1.5, 2.2)
-    interference: float = 0.0
+    interference: bool = True
 
 
 PROTOTYPE: Final = Variation(
@@ -83,6 +84,7 @@ PROTOTYPE: Final = Variation(
     language_ramp=False,
     early_share=0.0,
     late_share=0.0,
+    interference=False,
 )
 """The variation under which the design of reclaiming was first tried."""
 
@@ -93,8 +95,7 @@ VARIATIONS: Final[Mapping[str, Variation]] = {
     "cv_0.3": Variation(cv=0.3),
     "cv_1": Variation(cv=1.0),
     "late_peaks": Variation(early_share=0.4, late_share=0.5),
-    "interference_5": Variation(interference=0.05),
-    "interference_10": Variation(interference=0.1),
+    "ideal": Variation(interference=False),
 }
 """The variations that commands and studies offer, by name."""
 

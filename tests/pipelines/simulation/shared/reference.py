@@ -16,6 +16,8 @@ from tests.pipelines.simulation.shared.reference_machines import Machines
 from tests.pipelines.simulation.shared.worlds import World
 
 MINUTE_S = 60.0
+LUCID = ([0.4, 0.5, 0.7, 0.9, 1.0], [1.0, 0.98, 0.96, 0.85, 0.8])
+"""Joint use of a device, and the mean speed of the jobs that share it."""
 
 
 def drawn(*key: int) -> float:
@@ -117,11 +119,10 @@ class Reference(Machines):
                 speeds.append(each.share[CPU] / cpu if cpu > 0.0 else 1.0)
                 if gpu > 0.0:
                     each.share[GPU] = min(gpu, job.request[GPU] * min(device_level[m, d] for d in each.devices))
-                    # Of each device, what is in use by other jobs, as a share of the device.
-                    busy = max(
-                        (min(use[m, d], self.gpus[m][d]) - own_use(job, m, d)) / self.gpus[m][d] for d in each.devices
-                    )
-                    slowed = 1.0 - self.world.variation.interference * min(max(busy, 0.0), 1.0)
+                    # Of the devices that other jobs use too, how full the fullest is.
+                    joint = [use[m, d] / self.gpus[m][d] for d in each.devices if use[m, d] > own_use(job, m, d) + 1e-6]
+                    slows = self.world.variation.interference and self.by_device and joint
+                    slowed = float(np.interp(max(joint), *LUCID)) if slows else 1.0
                     speeds[-1] = min(speeds[-1], each.share[GPU] / gpu) * slowed
             job.speed = max(min(speeds), 1e-6)
 

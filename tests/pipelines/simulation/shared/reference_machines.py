@@ -39,7 +39,10 @@ class Machines:
             own = []
             for number, size in enumerate(self.gpus[m]):
                 on = [(job.reserved, part) for job, part in self.on(m, number)]
-                own.append([factor[2] * size - bound(on, GPU, z), factor[2] * size - held(on, GPU)])
+                compute, means = factor[2] * size - bound(on, GPU, z), bound(on, GPU, 0.0)
+                if arm.policy is not None and self.by_device and means > 0.0:
+                    compute = min(compute, self.policy.device_load * size - means)
+                own.append([compute, factor[2] * size - held(on, GPU)])
             devices.append(own)
         return machines, devices
 

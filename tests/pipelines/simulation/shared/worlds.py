@@ -25,7 +25,7 @@ SHARINGS = ("pooled", "devices")
 VARIATIONS = {
     "default": Variation(),
     "prototype": PROTOTYPE,
-    "interference": Variation(interference=0.1, cv=1.0),
+    "ideal": Variation(interference=False, cv=1.0),
     "late_peaks": Variation(cv=0.4, early_share=0.2, late_share=0.8),
 }
 
@@ -129,6 +129,7 @@ def _reserving(rng: np.random.Generator, arm: str, workload: Workload, load: Loa
         memory_margin=float(rng.choice([1.0, 1.2, 2.0])),
         press_z=float(rng.choice([1.0, 3.0])),
         close_s=float(rng.choice([0.0, 300.0])),
+        device_load=float(rng.choice([0.6, 0.8, 1.0])),
     )
     asked = workload.request_units[:, [0, 2]].astype(float)
     mean = np.minimum(load.compute, asked)
