@@ -5,7 +5,6 @@ from typing import Final
 
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import SHARINGS, Sharing
-from scheduler_core.kernels.placing import BY_DEVICE
 
 __all__ = ["PLACEMENTS", "sharing_of"]
 
@@ -24,22 +23,25 @@ class Placement:
     aims: bool = False
 
 
+POOLED: Final = (
+    ("first_fit", "first_listed", "first machine listed with room"),
+    ("best_fit", "least_free", "least free capacity"),
+    ("consolidate", "fewest_machines", "fewest machines, then least free capacity"),
+    ("spread", "most_free", "most free capacity"),
+)
+BY_DEVICE: Final = (
+    ("fgd", "least_fragmentation", "least fragmentation"),
+    ("dot_product", "least_dot_product", "smallest dot product of free and requested CPU and GPU"),
+    ("best_fit_gpu", "least_left_over", "least CPU and GPU left over"),
+    ("gpu_packing", "gpus_in_use", "GPUs and machines in use first"),
+    ("gpu_clustering", "same_gpu_size", "beside jobs with as many GPUs"),
+    ("random", "random", "drawn at random among machines with room"),
+)
+"""Name, rule and words of each placement, in the order of their codes; kernels hold the code of the first by device."""
+
 PLACEMENTS: Final[dict[str, Placement]] = {
-    name: Placement(code=code, rule=rule, words=words, by_device=code >= BY_DEVICE, aims=name == "fgd")
-    for code, (name, rule, words) in enumerate(
-        (
-            ("first_fit", "first_listed", "first machine listed with room"),
-            ("best_fit", "least_free", "least free capacity"),
-            ("consolidate", "fewest_machines", "fewest machines, then least free capacity"),
-            ("spread", "most_free", "most free capacity"),
-            ("fgd", "least_fragmentation", "least fragmentation"),
-            ("dot_product", "least_dot_product", "smallest dot product of free and requested CPU and GPU"),
-            ("best_fit_gpu", "least_left_over", "least CPU and GPU left over"),
-            ("gpu_packing", "gpus_in_use", "GPUs and machines in use first"),
-            ("gpu_clustering", "same_gpu_size", "beside jobs with as many GPUs"),
-            ("random", "random", "drawn at random among machines with room"),
-        )
-    )
+    name: Placement(code=code, rule=rule, words=words, by_device=code >= len(POOLED), aims=name == "fgd")
+    for code, (name, rule, words) in enumerate(POOLED + BY_DEVICE)
 }
 """The placements. A gang may be split over machines; ties go to the machine listed first.
 

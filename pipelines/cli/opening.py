@@ -130,7 +130,7 @@ def _evidence(cited: Mapping[str, str | None], models: Mapping[str, Any]) -> dic
     """Return the bundles of the models that an answer names, and the versions of the histories that they used."""
     found: dict[str, object] = {}
     for reference in cited.values():
-        if reference in models:
+        if reference is not None and reference in models:
             kind = models[reference]["name"].partition(".")[0]
             first, last = models[reference]["history"] or (0, 0)
             found[f"{kind}_bundle"] = models[reference]["digest"][:12]
