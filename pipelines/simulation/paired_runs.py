@@ -152,7 +152,7 @@ def _run_shared(
         uses=drawn,
         metrics=summarise(ran.schedule, uses=drawn, warm_up_s=settings.warm_up_s),
         # This engine records no devices, so fragmentation is unknown.
-        fragmented_gpus=None if settings.discipline.sharing == "pooled" else math.nan,
+        fragmented_gpus=None if settings.sharing == "pooled" else math.nan,
     )
 
 

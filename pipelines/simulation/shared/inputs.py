@@ -141,9 +141,9 @@ class SharedSettings:
         """Return notes on the assumptions, to print with the results."""
         policy = self.policy
         return [
-            f"truth {SHARED}: jobs take what others leave idle, by weights of their requests; GPUs are shared device "
-            "by device unless `sharing` says pooled, and jobs on one device slow each other as measured; how use "
-            f"varies within a run is assumed (variation {self.variation})",
+            f"truth {SHARED}: jobs take what others leave idle, by weights of their requests; pooled GPUs are shared "
+            "at no cost, and of GPUs shared device by device, jobs on one slow each other as measured; how use varies "
+            f"within a run is assumed (variation {self.variation})",
             f"arm reclaim: a job keeps its request for {policy.probation_s / 60.0:g} min, then reserves its measured "
             f"mean, with {policy.z:g} standard deviations free per machine, and its memory peak times "
             f"{policy.memory_margin:g}; *_allocated_frac counts requests and can exceed 1",

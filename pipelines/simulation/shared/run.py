@@ -192,13 +192,13 @@ def simulate_shared(
 ) -> SharedRun:
     """Simulate until the horizon.
 
-    What a job demands depends on the seed and its place among the arrivals, and not on how capacity is reserved. GPUs
-    are shared by devices, unless the discipline says otherwise: requests of more than one GPU are first rounded up to
-    whole GPUs, and the schedule holds the rounded workload; a smaller granted amount is split evenly over the devices.
+    What a job demands depends on the seed and its place among the arrivals, and not on how capacity is reserved. If
+    GPUs are shared by devices, requests of more than one GPU are first rounded up to whole GPUs, and the schedule holds
+    the rounded workload; a smaller granted amount is split evenly over the devices.
     """
     variation, discipline = variation or Variation(), discipline or Discipline()
     check_discipline(discipline)
-    cluster = Cluster(machines, sharing_of(discipline.placement, discipline.sharing or "devices"))
+    cluster = Cluster(machines, sharing_of(discipline.placement, discipline.sharing))
     if len(load.compute) != len(workload):
         raise BadInput(f"load: found {len(load.compute)} jobs, expected the {len(workload)} of the workload")
     if cluster.devices is not None:

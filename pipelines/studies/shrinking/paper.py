@@ -28,7 +28,6 @@ from pipelines.studies.shrinking.runs import (
     PAPER,
     PERCENT,
     PLACE,
-    POOLED,
     TOLERANCE,
     TYPES,
     Plan,
@@ -106,14 +105,7 @@ def run(config: Config, context: Context) -> Findings:
     pool = job_pool(jobs.filter(pl.col("task_type").is_in(TYPES)), usage)
     # The folds do not depend on the seed of the arrivals.
     model = FiveFeatures.fitted(pool, folds=config.folds, seed=0, nthread=context.threads)
-    found = findings_of(
-        pool,
-        model,
-        config,
-        POOLED,
-        trace,
-        context.talk,
-    )
+    found = findings_of(pool, model, config, SimulationSettings(engine="compiled"), trace, context.talk)
     machines = lake.table("machines", trace, config.cluster).collect()
     tables = {
         "Table 1": table_1(pool),

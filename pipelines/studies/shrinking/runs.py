@@ -22,7 +22,6 @@ from pipelines.simulation.workloads import gangs_of
 from pipelines.studies.compare import ARM, NOTHING, Interval, Values, compare, mean, paired, ratio
 from pipelines.studies.study import Row
 from scheduler_core.cluster import UNITS
-from scheduler_core.queueing import Discipline
 from scheduler_core.types import RESOURCES, IntArray
 
 GNN: Final = "gnn"
@@ -45,9 +44,6 @@ PLACE: Final = ("gnn", "rate_per_h", "truth")
 STEP_S: Final = 300.0
 FULL_FRAC: Final = 0.95
 """Share of the CPU that must be allocated, on average over a step, for it to count as fully allocated."""
-
-POOLED: Final = SimulationSettings(engine="compiled", discipline=Discipline(sharing="pooled"))
-"""The cluster of Yang, Hong and Tang: the GPUs of a machine are counted together, under every slowdown model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

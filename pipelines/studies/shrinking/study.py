@@ -13,7 +13,6 @@ from pipelines.studies.shrinking.arms import ARMS, advice_of, crossfit, sizing
 from pipelines.studies.shrinking.runs import (
     HARM,
     PAPER,
-    POOLED,
     TYPES,
     WITH,
     Plan,
@@ -73,7 +72,7 @@ def run(config: Config, context: Context) -> Findings:
             f"predictions by {config.folds} times models of other groups than the job's own; users may be known, and "
             "histories hold earlier runs of the job's own group, as when served"
         )
-    found = findings_of(config, pool, predictor, POOLED)
+    found = findings_of(config, pool, predictor, SimulationSettings(engine="compiled"))
     return replace(found, notes=(*found.notes, note))
 
 
