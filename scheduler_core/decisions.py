@@ -120,7 +120,7 @@ def why_waits(after: Round, serial: int, hold: Hold, head: int | None) -> tuple[
 
 
 def holds_of(after: Round) -> dict[int, tuple[Hold, int | None]]:
-    """Return why each job waits, by serial, and the head of the queue if the reason is a rule that protects it.
+    """Return why each job waits, by serial; if a rule holds it back for the head of the queue, also the head.
 
     Jobs are in queue order; those that can never fit come last.
     """

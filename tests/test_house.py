@@ -16,8 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("features", "scheduler_core", "modelserve", "pipelines", "taut")
 
-MOST_NAMES_BETWEEN_PACKAGES = 355
-MOST_NAMES_BETWEEN_ROOMS = 638
+MOST_NAMES_BETWEEN_PACKAGES = 297
+MOST_NAMES_BETWEEN_ROOMS = 581
 """Of one package."""
 
 HEAVY = ("duckdb", "fastapi", "mlflow", "numba", "numpy", "pandas", "polars", "pydantic", "sklearn", "xgboost")

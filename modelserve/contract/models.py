@@ -81,7 +81,7 @@ class ImportancesAnswer(Answer):
     reason: str | None
     important: tuple[Resource, ...] = Field(description="resources that are not shrunk, but where much was measured")
     resources: tuple[ResourceImportance, ...] | None = Field(
-        description="importances of requests, with all that derives from each; null of models that kept none"
+        description="importance of each requested resource and what follows from it; null if the model kept none"
     )
     response: ResponseState | None = Field(
         description="the response model: what run time depends on among CPU, memory, GPUs, network and GPU memory, and "

@@ -120,9 +120,9 @@ def known_reports(connection: Connection, rows: Iterable[Finished]) -> Known:
 
 
 def status_of(row: Finished, known: Known) -> Status:
-    """Return whether a report is new, a repetition, or contradicts what its reporter said before of the job.
+    """Return whether a report is new, or repeats or contradicts an earlier one of the job by its reporter.
 
-    Reports of others, and those of less trust, never stand in its way. A kill for memory is new beside other outcomes.
+    Reports by others, or of less trust, do not count; a kill for memory contradicts only another kill for memory.
     """
     least = TRUSTS.index(row.kind)
     said = [each for each in known[row.identity] if each.caller == row.caller and TRUSTS.index(each.kind) >= least]

@@ -186,7 +186,7 @@ def sql(
     form: Format = FORM,
     memory_mb: int = option(1500, "Most memory of the query, in MB.", minimum=100),
     time_s: float = option(60.0, "Longest time of the query, in seconds.", minimum=0.01),
-    spill_mb: int = option(1000, "Most data moved to disk, in MB.", minimum=0),
+    spill_mb: int = option(1000, "Limit of spill to disk, in MB.", minimum=0),
 ) -> None:
     """Run one SELECT over the lake; other statements and files outside the lake are refused.
 

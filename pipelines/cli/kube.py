@@ -152,7 +152,7 @@ def reclaim(
 def manifests(
     out: Path = option(REQUIRED, "Folder to fill."),
     url: str = option(REQUIRED, "Address of the service, as seen from the cluster."),
-    trace: str = option(REQUIRED, "Trace of the cluster's jobs in the service."),
+    trace: str = option(REQUIRED, "The service's trace for the cluster's jobs."),
     cluster: str = option(REQUIRED, "The cluster's name in the service."),
     image: str = option("taut:0.1.0", "Image of taut."),
     gpu: tuple[str, ...] = GPUS,

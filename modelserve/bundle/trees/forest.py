@@ -116,7 +116,7 @@ def read_forest(data: bytes, *, name: str) -> Forest:
         raise BundleError(f"{name}: {error}; train again") from error
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
         detail = f"{type(error).__name__}: {error}"[:120]
-        raise BundleError(f"{name}: no XGBoost model of this version ({detail}), expected one saved as .ubj") from error
+        raise BundleError(f"{name}: cannot read this as an XGBoost model ({detail}), expected a .ubj file") from error
 
 
 def _forest(file: Value) -> Forest:
