@@ -23,7 +23,6 @@ from modelserve.bundle.card import Card
 from modelserve.bundle.champions import Pointer, write_pointer
 from modelserve.loading.models import ModelSet
 from scheduler_core.decisions import load_rules
-from scheduler_core.reserve import Running, reserve
 
 NAME = "runtime.none.other"
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
@@ -78,7 +77,6 @@ def main() -> None:
         [result] = models.refresh()
         if result.result != "loaded":
             raise SystemExit(f"the bundle of one tree did not load: {result.detail}")
-    reserve(np.ones((1, 3)), Running.none(1), np.ones(1), np.zeros(1, dtype=np.bool_))
     load_rules()
 
 
