@@ -20,12 +20,14 @@ from pipelines.lake.generic.conversions import SLURM_STATES
 
 FIELDS: Final = (
     "Cluster", "JobIDRaw", "JobID", "User", "Partition", "Submit", "Start", "End", "ElapsedRaw", "State",
-    "NNodes", "NTasks", "ReqTRES", "AllocTRES", "TotalCPU", "MaxRSS", "TRESUsageInTot", "TimelimitRaw", "AdminComment",
-    "JobName",
+    "ExitCode", "DerivedExitCode", "NNodes", "NTasks", "ReqTRES", "AllocTRES", "TotalCPU", "MaxRSS", "TRESUsageInTot",
+    "TimelimitRaw", "AdminComment", "JobName",
 )  # fmt: skip
 """Fields asked of `sacct`. The last ones hold free text, which may have line ends."""
 
-NEEDED: Final = frozenset(FIELDS) - {"Cluster", "TimelimitRaw", "AdminComment", "AllocTRES"}
+NEEDED: Final = frozenset(FIELDS) - {
+    "Cluster", "ExitCode", "DerivedExitCode", "TimelimitRaw", "AdminComment", "AllocTRES",
+}  # fmt: skip
 _HEADER: Final = re.compile(r"[A-Za-z]+([^A-Za-z]+)[A-Za-z]")
 """The header's first field, and the separator after it: sacct prints this line, so no job's name can change it."""
 
@@ -37,6 +39,12 @@ NEVER_STARTED: Final = frozenset({Status.CANCELLED, Status.TIMEOUT})
 """States in which a job may end while it waits; Slurm then records its end as its start, and no step."""
 REQUEUED: Final = "REQUEUED"
 """State that Slurm gives a run afterwards if its job is requeued, with that time as its end, however it had ended."""
+OUT_OF_MEMORY: Final = 125
+"""Signal by which Slurm marks the exit code of a job or step that ran out of memory; the kernel has no such signal."""
+KILL: Final = 9
+"""Signal of the kernel's OOM killer; Slurm, and anybody else, may send it for other reasons."""
+SHELL_OF_SIGNAL: Final = 128
+"""What a shell adds to the signal that ended a program, to make an exit code of it."""
 _STEP: Final = re.compile(r"^\d+\.(?P<step>.+)$")
 _NO_TIME: Final = frozenset({"", "None", "Unknown", "N/A"})
 
@@ -166,10 +174,25 @@ def _step(row: Mapping[str, str]) -> Step:
 
 
 def _status(row: Mapping[str, str], steps: Sequence[Step]) -> Status | None:
+    """Return how a job ended; a failed one ran out of memory if a step, or the exit code of the job, says so.
+
+    A step's own end may be recorded after that of its job. A job with less memory than it asked for also ran out of
+    memory if it was killed, since the kernel's kill is not always seen as such.
+    """
     found = SLURM_STATES.get(row["State"].split(" ")[0])
-    if (found is Status.FAILED or row["State"] == REQUEUED) and any(step.out_of_memory for step in steps):
-        return Status.OOM
-    return found
+    if found is not Status.FAILED and row["State"] != REQUEUED:
+        return found
+    ends = {_signal(row.get(name, "")) for name in ("ExitCode", "DerivedExitCode")}
+    shrunk = not {"mem", "mem-per-cpu"}.isdisjoint(read_comment(row.get("AdminComment", "")).changes)
+    killed = OUT_OF_MEMORY in ends or (shrunk and KILL in ends)
+    return Status.OOM if killed or any(step.out_of_memory for step in steps) else found
+
+
+def _signal(exit_code: str) -> int:
+    """Return the signal in an exit code of Slurm's, such as 9 in `0:9` and in a shell's `137:0`; 0 if there is none."""
+    code, _, signal = exit_code.partition(":")
+    known = int(signal) if signal.isdecimal() else 0
+    return known or (int(code) - SHELL_OF_SIGNAL if code.isdecimal() and int(code) > SHELL_OF_SIGNAL else 0)
 
 
 def _folded(

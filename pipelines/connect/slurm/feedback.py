@@ -46,7 +46,8 @@ Say = Callable[[str], None]
 class Reporter:
     """Posts the jobs that ended since the last successful poll; `state` is the file that holds its time.
 
-    `jobs` returns the ended jobs of a window. Jobs that were posted by this process are not sent again.
+    `jobs` returns the ended jobs of a window. A job that this process posted is sent again only if its status changed:
+    that it ran out of memory may be recorded after its end.
     """
 
     client: Client
@@ -56,7 +57,7 @@ class Reporter:
     say: Say
     first: timedelta = FAR
     restorer: "Restorer | None" = None
-    _posted: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    _posted: dict[tuple[str, str, Status], datetime] = field(default_factory=dict)
     _said: set[str] = field(default_factory=set)
     _far_at: datetime | None = None
 
@@ -68,7 +69,7 @@ class Reporter:
         fresh = [
             job
             for job in self.jobs(since, now + timedelta(seconds=1))
-            if job.start is not None and (job.cluster, job.run_id) not in self._posted
+            if job.start is not None and (job.cluster, job.run_id, job.status) not in self._posted
         ]
         answers = self._post(fresh)
         shrunk = [job for job in fresh if is_below(job.given.mem_gib, job.asked.mem_gib)]
@@ -76,7 +77,7 @@ class Reporter:
         self._say_harm(shrunk, brakes)
         if self.restorer is not None:
             self.restorer.restore(now, {job.group for job in shrunk if job.status is Status.OOM}, brakes)
-        self._posted |= {(job.cluster, job.run_id): job.end for job in fresh}
+        self._posted |= {(job.cluster, job.run_id, job.status): job.end for job in fresh}
         self._posted = {key: end for key, end in self._posted.items() if end > now - 2 * max(FAR, self.first)}
         self._far_at = now if far else self._far_at
         self._keep(now)

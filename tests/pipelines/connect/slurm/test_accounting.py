@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).with_name("sacct.txt")
 JOB = {
     "Cluster": "taut", "JobIDRaw": "7", "JobID": "7", "User": "anna", "Account": "research", "Partition": "gpu",
     "Submit": "2026-11-22T17:00:00", "Start": "2026-11-22T17:01:00", "End": "2026-11-22T17:11:00", "ElapsedRaw": "600",
-    "State": "COMPLETED", "NNodes": "1", "NTasks": "",
+    "State": "COMPLETED", "ExitCode": "0:0", "DerivedExitCode": "0:0", "NNodes": "1", "NTasks": "",
     "ReqTRES": "billing=8,cpu=8,gres/gpu:t4=2,gres/gpu=2,mem=64G,node=1",
     "AllocTRES": "", "TotalCPU": "20:00", "MaxRSS": "", "TRESUsageInTot": "", "TimelimitRaw": "60", "AdminComment": "",
     "JobName": "train",
@@ -97,6 +97,26 @@ def test_unknown_use_is_not_zero(changes: dict[str, str], step: dict[str, str]) 
     assert job.use.cpu_cores is None
     assert job.use.mem_most_gib is None
     assert (job.status is Status.OOM) is ("OUT_OF_MEMORY" in {**changes, **step}.get("State", ""))
+
+
+SHRUNK = "taut f8-1 mem 65536->8192 MiB"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"DerivedExitCode": "0:125"}, Status.OOM),
+        ({"ExitCode": "0:125"}, Status.OOM),
+        ({"DerivedExitCode": "0:9", "AdminComment": SHRUNK}, Status.OOM),
+        ({"ExitCode": "137:0", "AdminComment": SHRUNK}, Status.OOM),
+        ({"ExitCode": "137:0"}, Status.FAILED),
+        ({"ExitCode": "137:0", "AdminComment": "taut f8-1 cpus-per-task 8->2"}, Status.FAILED),
+        ({"ExitCode": "1:0", "DerivedExitCode": "0:15", "AdminComment": SHRUNK}, Status.FAILED),
+    ],
+)
+def test_a_failed_job_ran_out_of_memory_if_its_exit_code_says_so(changes: dict[str, str], status: Status) -> None:
+    [job] = folded({**JOB, "State": "FAILED", **changes}, STEP)
+    assert job.status is status
 
 
 def test_a_kill_counts_though_its_job_was_requeued_later() -> None:
@@ -209,7 +229,7 @@ def test_a_job_that_ended_before_it_was_done_teaches_no_use(state: str, taught: 
     [
         ("JobID|State\n", "lacks the fields"),
         (text_of(JOB, separator="|"), "delimiter"),
-        (text_of({**JOB, "JobName": "\x1f31415926\x1f"}), "line 2 .* has 21 fields, expected 20"),
+        (text_of({**JOB, "JobName": "\x1f31415926\x1f"}), "line 2 .* has 23 fields, expected 22"),
         (text_of({**JOB, "End": "yesterday"}), "the time 'yesterday'"),
         (text_of({**JOB, "ElapsedRaw": "x"}), "'x' seconds, expected a number"),
         (text_of({**JOB, "ReqTRES": "cpu=1,node=abc"}), "'abc' nodes, expected a number"),

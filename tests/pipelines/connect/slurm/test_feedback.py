@@ -39,7 +39,10 @@ class Service:
 
     def _status(self, row: FeedbackRow) -> RowStatus:
         held = [each for each in self.rows if each.job_id == row.job_id]
-        return "accepted" if not held else "duplicate" if row in held else "conflict"
+        if row in held:
+            return "duplicate"
+        killed = row.outcome == "oom" and all(each.outcome != "oom" for each in held)
+        return "accepted" if not held or killed else "conflict"
 
 
 class Windows:
@@ -72,6 +75,17 @@ def test_each_job_is_posted_once_though_windows_overlap(tmp_path: Path) -> None:
     assert [one.poll(NOW + timedelta(seconds=5 * i)) for i in range(3)] == [1, 0, 0]
     assert len(service.rows) == 1
     assert windows.asked[1][0] < NOW < windows.asked[1][1]
+
+
+def test_a_job_is_posted_again_when_it_turns_out_to_have_run_out_of_memory(tmp_path: Path) -> None:
+    failed = {**JOB, "State": "FAILED"}
+    service, windows = Service(), Windows(*folded(failed, STEP))
+    one = reporter(tmp_path, service, windows)
+    one.poll(NOW)
+    windows.jobs[:] = folded(failed, {**STEP, "State": "OUT_OF_MEMORY"})
+    for seconds in (5, 10):
+        one.poll(NOW + timedelta(seconds=seconds))
+    assert [row.outcome for row in service.rows] == ["failed", "oom"]
 
 
 def test_harm_to_shrunk_jobs_and_new_brakes_are_said_once(tmp_path: Path) -> None:
