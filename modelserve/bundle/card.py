@@ -260,8 +260,21 @@ class Card(BaseModel):
         return (*self.targets, RESPONSE) if self.responds else self.targets
 
     @property
+    def judged(self) -> tuple[Resource, ...]:
+        """The resources of which a smaller request may make a run longer, so that Algorithm 1 asks by how much.
+
+        Those on which run time surely depends, if the response model is trusted; else all, if later jobs were enough to
+        judge the run-time forecast.
+        """
+        if self.responds:
+            return self.important
+        return () if self.verdict == "too few" else tuple(self.support)
+
+    @property
     def judged_by(self) -> str:
         """What Algorithm 1 asks whether a smaller request makes a run longer; if not the response model, why."""
+        if not self.responds and self.verdict == "too few":
+            return "floors of use alone: too few later jobs to judge the run-time forecast"
         if self.response is None:
             return "run-time forecast; no response model was trained"
         if not self.response.trusted:

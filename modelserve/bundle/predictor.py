@@ -306,9 +306,7 @@ def _unavailable(bundle: Bundle) -> Iterator[None]:
 
 
 def _knowledge(card: Card) -> Knowledge:
-    # A trusted response model judges only the requests on which run time surely depends, and shorter runs with more.
-    judged = card.important if card.responds else card.support
-    support = {str(resource): ends for resource, ends in card.support.items() if resource in judged}
+    support = {str(resource): ends for resource, ends in card.support.items() if resource in card.judged}
     return Knowledge(important=frozenset(card.important), support=support)
 
 

@@ -58,12 +58,15 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
     else:
         fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
         evaluation = pl.DataFrame(schema=EVALUATION_SCHEMA)
-    answer = judge("runtime", evaluation).answer
+    verdict = judge("runtime", evaluation)
+    answer = verdict.answer
     only = {COMBINED: None, "history": UNTRAINED}.get(answer, (answer,))
     combination = combination_at(examples, fitted, until, only=only)
     trees = not FITTED.isdisjoint(combination.members)
     importances, requests = _importances(examples, fitted, combination, seed=seed)
     response, booster, sure = response_of(examples, setting.whole, fitted.trained, seed=seed, nthread=nthread)
+    if not response.trusted:  # a forecast that is not proven holds no request back
+        sure = important_resources(requests, importances) if verdict.proven else ()
     leads = {f"response_{name}": getattr(response, name) for name in ("lead", "lead_lo", "lead_hi")}
     trained = examples.jobs[fitted.trained]
     return TrainedModel(
@@ -85,7 +88,7 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         history=setting.whole,
         relative=True,
         importances=importances,
-        important=sure if response.trusted else important_resources(requests, importances),
+        important=sure,
         response=response,
         no_importances=None if importances else NO_COLUMNS,
         support=support_of(trained),

@@ -258,11 +258,13 @@ def test_a_week() -> None:
                 stack.callback(lambda: [slurm.end(name) for name in ("feedback", "agent", "service")])
             time.sleep(12)  # feedback looks each 5 s, the service at the registry each 5 s
             with Client(address, token=(slurm.run / "token-owner").read_text()) as client:
-                first_advice = first_advice or advised(week, client)
+                advice = advised(week, client)
+                first_advice = first_advice or advice
                 held = client.modes().brakes
                 brakes = "; ".join(f"{each.group or each.user or each.task_type}: {each.why}" for each in held)
             models = [f"{each['model']} {each['outcome']}: {each['why']}" for each in nights[-1].get("models", [])]
-            told(f"day {day + 1}: {nights[-1]['outcome']} {models or nights[-1]}; brakes {brakes}")
+            reasons = dict(Counter(reason for _, reason in advice.values()))
+            told(f"day {day + 1}: {nights[-1]['outcome']} {models or nights[-1]}; brakes {brakes}; memory {reasons}")
             told("\n".join(f"  {row}" for row in ledger(week) if row["verdict"] != "fine" and row["day"] == day + 1))
         logs = {name: (slurm.run / "log" / f"{name}.out").read_text() for name in ("service", "agent", "feedback")}
     keep(week, logs)

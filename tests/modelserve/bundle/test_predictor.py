@@ -109,6 +109,16 @@ def test_a_trusted_response_model_moves_the_forecast_of_the_request(
     assert dict(predictor.knowledge(ours)[0].support) == {"gpus": (0.25, 1.0)}
 
 
+def test_a_forecast_with_too_few_later_jobs_judges_no_request(bundles: dict[str, Bundle]) -> None:
+    bundle = bundles["runtime.pai.ctr"]
+    unproven = replace(bundle, card=bundle.card.model_copy(update={"verdict": "too few", "important": ()}))
+    before, after = (InProcessPredictor(bundles={each.card.name: each}) for each in (bundle, unproven))
+
+    assert before.knowledge(JOBS[:1])[0].support
+    assert not after.knowledge(JOBS[:1])[0].support
+    assert after.sources(JOBS[0]).judged_by.startswith("floors of use alone")
+
+
 def test_quantiles_are_positive_and_sorted_or_unknown(predictor: Predictor) -> None:
     times = predictor.run_times(JOBS, *candidates())
 

@@ -14,7 +14,7 @@ from features.build import build
 from features.history import History
 from features.references import build_referenced
 from modelserve.bundle.bundle import read_bundle
-from modelserve.bundle.card import COMBINABLE, CombinationState
+from modelserve.bundle.card import COMBINABLE, CombinationState, ResponseState, VerdictWord
 from modelserve.bundle.combination import FITTED, forecasts_of
 from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.run_times import run_time_features, run_time_quantiles
@@ -25,7 +25,7 @@ from pipelines.models.boosting import Boosting, Rows
 from pipelines.models.evaluate import Evaluation, learning_curves
 from pipelines.models.examples import Setting
 from pipelines.models.fitted import LEAST_TRAINED, UNTRAINED, combination_at
-from pipelines.models.judging import COMBINED
+from pipelines.models.judging import COMBINED, Verdict
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast, primary_rows
 from pipelines.models.model import TrainedModel, write_model
 from pipelines.models.recipes import Recipe
@@ -312,6 +312,21 @@ def test_importances_are_of_the_forecast_that_serves_so_a_column_that_only_the_f
     assert of_both["req_gpus"]["xgboost_gain"] == of_xgboost["req_gpus"]["mean"] == 0.0
     assert sum(row["xgboost_gain"] for row in of_xgboost.values()) == pytest.approx(1.0)
     assert of_history == {}
+
+
+@pytest.mark.parametrize(("word", "important"), [("level", ("gpus",)), ("too few", ())])
+def test_only_a_proven_forecast_holds_a_request_back(
+    word: VerdictWord, important: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every, _, until = case(200)
+    untrusted = ResponseState(trusted=False, why="not asked", rows=0), None, ()
+    monkeypatch.setattr(runtime, "judge", lambda *_: Verdict(word=word, reasons=("said",)))
+    monkeypatch.setattr(runtime, "response_of", lambda *_, **__: untrusted)
+
+    model = train(every.jobs, FEW_TREES, until=until)
+
+    assert model.importances
+    assert model.important == important
 
 
 def test_a_fold_without_trees_is_compared_on_what_all_folds_answer(jobs: pl.DataFrame) -> None:
