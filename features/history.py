@@ -207,7 +207,8 @@ def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:
     failed = frame["status"].is_in(sorted(FAILURES)).to_numpy()
     columns = {
         "run_s": run_s,
-        "log_run": np.log1p(run_s),
+        # By Polars, which calls libm: numpy's last bit depends on the processor, and with it whole models.
+        "log_run": frame["run_s"].fill_null(float("nan")).cast(pl.Float64).log1p().to_numpy(),
         "short": np.where(unknown, np.nan, run_s < SHORT_S),
         "failed": failed.astype(np.float64),
     }

@@ -1,5 +1,6 @@
 """`History`: windows against window SQL, and the tail against the whole."""
 
+import math
 from datetime import timedelta
 from pathlib import Path
 
@@ -153,6 +154,13 @@ def test_a_job_that_has_not_ended_never_counts_as_ended(status: str) -> None:
     found = build(asked, History.of(table([past])), ["all_run_s_count_20", "all_running_jobs"])
 
     assert found.row(0) == (0.0, 1.0)
+
+
+def test_log_run_times_are_those_of_any_processor() -> None:
+    run_s = [float(n * n) / 7 for n in range(2000)]
+    rows = [job(n, submit_ts=at(0), start_ts=at(0), end_ts=at(each), run_s=each) for n, each in enumerate(run_s)]
+
+    assert History.of(table(rows)).values["log_run"].tolist() == [math.log1p(each) for each in run_s]
 
 
 def test_a_clamped_run_counts_as_ended() -> None:
