@@ -1,4 +1,4 @@
-"""Connections to live clusters, one folder for each system: ask, observe and change what a scheduler is given.
+"""Connect to live clusters, one folder for each system: read the cluster, and change what its scheduler is given.
 
-What is learnt and decided is elsewhere; the service is called over `modelserve.client` only.
+Models and decisions are elsewhere; this room reaches the service only through `modelserve.client`.
 """

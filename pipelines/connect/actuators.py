@@ -24,7 +24,7 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What changes for one job: whether it ran and whether it runs now, and its nodes with the clock of each in MHz.
+    """One job's change: whether it ran before, whether it runs now, and its nodes with the clock of each in MHz.
 
     The clock is None if the plan sets none. A `suspended` job was stopped while it ran.
     """
@@ -37,7 +37,7 @@ class Change:
 
 
 def slurm(change: Change) -> list[Command]:
-    """Hold a waiting job or release it; suspend a running job that is to stop, or resume it.
+    """Hold or release a waiting job; suspend or resume a running job.
 
     >>> slurm(Change(job_id="4711", ran=False, runs=True, nodes={"n1": None}))
     [('scontrol', 'release', '4711')]

@@ -1,4 +1,4 @@
-"""Files of this room: texts and TOML that are read, texts that are replaced at once, and templates with slots."""
+"""Read texts and TOML, replace texts in one step, and fill templates with slots."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def settings_in(path: Path, kind: type[Settings], *, expected: str) -> Settings:
 
 
 def replace_text(target: Path, text: str, *, public: bool = False) -> None:
-    """Write a text file in place of what is there; everybody may read a public one, and execute one named `*.sh`."""
+    """Replace a text file in one step; everybody may read a public file, and execute one named `*.sh`."""
     part = target.with_name(f".{target.name}.{os.getpid()}")
     part.write_text(text, encoding="utf-8", newline="")
     if public:
@@ -60,7 +60,7 @@ def write_templates(
 ) -> list[dict[str, str]]:
     """Write templates to a folder with slots such as `@URL@` filled in, and return a row for each: file and purpose.
 
-    `files` holds the purpose by name. The file `kept` stays if it is there, since it is edited by hand.
+    `files` holds the purpose by name. An existing file named `kept` stays, since it is edited by hand.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def write_templates(
 
 
 def check_texts(texts: Iterable[tuple[str, str]], patterns: Mapping[str, tuple[str, str]]) -> None:
-    """Check values for slots by name of their option, since a slot has no quotes; `patterns` also name what fits."""
+    """Check values for slots by the name of their option (a slot has no quotes); `patterns` also describe what fits."""
     for name, value in texts:
         pattern, expected = patterns[name]
         if not re.fullmatch(pattern, value):

@@ -1,4 +1,4 @@
-"""HTTP to the servers of a cluster: a client by address, and answers bounded in size and time.
+"""HTTP to the servers of a cluster: open a client, and read answers of bounded size and time.
 
 No other module of this room opens a client or reads an answer.
 """
@@ -33,7 +33,7 @@ def open_client(url: str, *, expected: str, timeout: httpx2.Timeout, **options: 
 
 
 def content_of(response: httpx2.Response, *, most_bytes: int, limit_s: float, cure: str) -> bytes:
-    """Return the body of a streamed answer; `cure` is what to do about one of more than `most_bytes`."""
+    """Return the body of a streamed answer; `cure` tells the user what to do if it exceeds `most_bytes`."""
     parts, size, until_s = [], 0, time.monotonic() + limit_s
     for part in response.iter_bytes():
         size += len(part)

@@ -1,6 +1,6 @@
-"""What is known of running jobs from one round to the next, kept in a file so that a restart loses nothing.
+"""The state of running jobs between rounds, kept in a file so that a restart loses nothing.
 
-Jobs that are no longer asked about leave it, so it is as large as what runs.
+Jobs that no longer run are removed, so the file does not grow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ MOST_BYTES: Final = 256 * 2**20
 
 
 class Account(BaseModel):
-    """One running job: statistics of its samples, and the newest state of counters, by name, at a time in seconds."""
+    """One running job: statistics of its samples, and its newest counters by name, read at a time in seconds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,7 +31,7 @@ class Account(BaseModel):
 
 
 class Ledger(BaseModel):
-    """The accounts of the running jobs by id, and the Unix time until which a machine takes no newcomer."""
+    """The accounts of the running jobs by id, and per machine the Unix time until which it takes no new job."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -47,7 +47,7 @@ class Ledger(BaseModel):
     ) -> list[Reserved]:
         """Ask the service what to reserve for all running jobs, and keep the statistics that it returns.
 
-        `counted` holds the new counters of jobs by id. Jobs that are in neither are forgotten.
+        `counted` holds the new counters of jobs by id. Jobs that are neither running nor counted are removed.
         """
         asked, fresh = list(jobs), dict(counted or {})
         answers = client.reservations(asked) if asked else []
@@ -73,7 +73,7 @@ class Ledger(BaseModel):
             raise ConnectError(f"ledger {path}: {why}; remove it to begin anew") from error
 
     def write(self, path: Path) -> None:
-        """Write the ledger to a file, which then holds all of it, or what it held before."""
+        """Replace the file of the ledger in one step."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_text(path, self.model_dump_json(exclude_defaults=True))

@@ -1,7 +1,7 @@
 """The group of recurring jobs in a job's name: numbers, hashes, dates and the ids of samples become `#`.
 
-Jobs of one pipeline seldom have one name: `etl-17`, `snakejob.align.17.sh`, `sample_SRR1734`. A site that names its
-jobs otherwise has its own patterns, in the file that TAUT_JOB_NAMES names. All that reads one cluster needs the same.
+Jobs of one pipeline seldom have one name: `etl-17`, `snakejob.align.17.sh`, `sample_SRR1734`. For other names, a site
+writes its own patterns to the file TAUT_JOB_NAMES. All programs of a cluster need the same patterns.
 """
 
 import os
@@ -24,17 +24,17 @@ PATTERNS: Final = (
     r"[0-9]+",
     r"#(?:[-_.:]?#)+",
 )
-"""What becomes `#`, one after the other: UUIDs; words with a digit that are hashes (six or more hex digits, or eight to
-ten letters of Kubernetes' alphabet); a suffix that Kubernetes made; numbers; and a row of these, such as a date."""
+"""Patterns replaced by `#`, in order: UUIDs; hashes (words with a digit, of six or more hex digits or eight to ten of
+Kubernetes' letters); a suffix made by Kubernetes; numbers; and a row of `#`, such as a date."""
 MOST_CHARACTERS: Final = 1 << 16
 MOST_REPEATS: Final = 4
-"""Most unbounded repetitions in a site's pattern: a job name of 100 characters is then matched in about a second."""
+"""Most unbounded repetitions in a site's pattern; more take over a second on a job name of 100 characters."""
 LONGEST_REPEAT: Final = 16
 """Repetitions up to this number count as bounded."""
 
 
 def normalised(name: str) -> str:
-    """Return a job's name with what changes from run to run as `#`; never empty, unless the name is.
+    """Return a job's name with the parts that change from run to run as `#`; empty only if the name is empty.
 
     >>> [normalised(name) for name in ("etl-17", "snakejob.align.17.sh", "nf-BWA_(s12)", "dump_2026-11-28", "train")]
     ['etl-#', 'snakejob.align.#.sh', 'nf-BWA_(s#)', 'dump_#', 'train']
@@ -46,7 +46,7 @@ def normalised(name: str) -> str:
 
 @cache
 def _patterns(file: str) -> Sequence[re.Pattern[str]]:
-    """Return the patterns in a site's file, one a line, or `PATTERNS` without a file; of an empty file, none."""
+    """Return the patterns in a site's file, one a line (none in an empty file); without a file, `PATTERNS`."""
     if not file:
         return [re.compile(each) for each in PATTERNS]
     try:
@@ -70,7 +70,7 @@ def _patterns(file: str) -> Sequence[re.Pattern[str]]:
 
 
 def _can_hang(pattern: str) -> bool:
-    """Return whether matching may take exponential time (a choice inside a repetition), or a high power of the length.
+    """Return whether matching may take exponential time (a choice in a repetition), or a high power of the length.
 
     >>> [_can_hang(each) for each in ("(a+)+b", "(a|aa)*b", ".*.*.*.*.*b", "_v[0-9]+(-rc)?")]
     [True, True, True, False]

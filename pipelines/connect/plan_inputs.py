@@ -24,7 +24,7 @@ __all__ = ["body_of", "hold_body", "plan_jobs", "with_speeds"]
 
 TRACE: Final = "own"
 OF_JOBS: Final = ("jobs", "node", "running_gpus")
-"""Fields of the call, or of its messages, that the file of jobs gives."""
+"""Fields of the call and of its messages that come from the file of jobs."""
 PAST_HOURS: Final = 15 * HOURS_PER_DAY
 """Hours of the past that forecasts may use."""
 
@@ -76,7 +76,7 @@ def _nodes_of(path: Path) -> dict[str, Any]:  # TOML holds any type; the call's 
 
 
 def hold_body(jobs: Path, series: HourlySeries, by: Literal["carbon", "price"], now: float) -> HoldBody:
-    """Read jobs into a call for holds by the hours of a series that are known at `now`, at most the last 15 days."""
+    """Read jobs into a call for holds; its hours are those of a series up to `now`, at most the last 15 days."""
     known = series.truncated(now + 1.0)
     values = known.values[-PAST_HOURS:]
     start_s = known.until_s - len(values) * HOUR_S
@@ -106,17 +106,17 @@ def _rows(path: Path, kind: type[Row]) -> list[Row]:
 
 
 LEAST_RUN_S: Final = 60.0
-"""Shorter runs are left out: most of their time is the start."""
+"""Runs shorter than this (in seconds) are left out, because most of their time is the start."""
 LEAST_RUNS: Final = 5
-"""Minimum number of runs of a group with GPUs of a type, or with a count of GPUs, for a speed with them."""
+"""Minimum number of a group's runs with a GPU type, or with a GPU count, before its speed is used."""
 LEAST_GAIN: Final = 0.05
-"""Elasticity up to which no other count is offered: more GPUs have made no run of the group faster."""
+"""Elasticity up to which no other GPU count is offered, because more GPUs did not make the group's runs faster."""
 
 
 def with_speeds(jobs: Sequence[PlanJob], history: pl.DataFrame) -> tuple[list[PlanJob], list[str]]:
     """Return the jobs with `speedup` and `speed_on` from earlier runs of their groups (table `jobs`), and their notes.
 
-    A job keeps what it states itself. Speeds are for counts and types that its group has run with.
+    Speeds that a job states itself stay. Others are only added for GPU counts and types with which its group has run.
     """
     runs = _runs(history)
     groups, kinds = (runs[name].unique(maintain_order=True).to_list() for name in ("group", "gpu_type"))

@@ -1,4 +1,4 @@
-"""Ask a Kubernetes API server: lists of objects in pages, and their changes from then on."""
+"""Read a Kubernetes API server: lists of objects in pages, and their later changes."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from pipelines.errors import BadUsage, ConnectError
 __all__ = ["ApiServer", "open_api_server"]
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds the token and the certificate authority of its service account."""
+"""Folder in which a pod finds the token and the certificate authority of its service account."""
 
 LIMIT_RANGES: Final = "/api/v1/limitranges"
 
@@ -28,7 +28,7 @@ MOST_BYTES: Final = 1024 * 2**20
 """Maximum size of a page: a cluster's store keeps at most 1.5 MB of an object."""
 ANSWER_S: Final = 300.0
 WATCH_S: Final = 300
-"""Seconds for which the API server keeps one watch open; the next goes on where it ended."""
+"""Seconds for which the API server keeps one watch open; the next watch continues where it ended."""
 
 TIMEOUT: Final = httpx2.Timeout(10.0, read=WATCH_S + 30.0)
 PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -41,7 +41,7 @@ log = logging.getLogger("taut.kubernetes")
 
 
 class _Again(Exception):
-    """Raised when a list has to be read anew."""
+    """Raised if a list must be read again from the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class ApiServer:
     def changes(self, path: str, kind: str) -> Iterator[Change]:
         """Yield RESET, then every object as ADDED, and later each change; never ends.
 
-        After a long break everything is read anew, which begins with RESET. Objects get the `kind`.
+        After a long break everything is read again, beginning with RESET. Each object gets its `kind`.
         """
         failures = 0
         while True:
@@ -157,7 +157,7 @@ def in_cluster() -> bool:
 
 
 def open_api_server(url: str | None) -> ApiServer:
-    """Return the API server at `url` (no token, as for `kubectl proxy`), else that of this pod's cluster."""
+    """Return the API server at `url` (no token, as for `kubectl proxy`); without `url`, that of this pod's cluster."""
     if url is not None:
         expected = f"--api-server {url[:60]!r}: expected an address such as http://127.0.0.1:8001"
         return ApiServer(client=open_client(url, expected=expected, timeout=TIMEOUT, trust_env=False), token_file=None)

@@ -1,4 +1,4 @@
-"""The configuration of the Kubernetes interface, read from a TOML file, and the names of pods in the service by it.
+"""The configuration of the Kubernetes interface, a TOML file, and the names that it gives pods in the service.
 
 Webhooks do not see the labels of a namespace, so its mode is stated here.
 """
@@ -27,7 +27,7 @@ PART: Final = re.compile(r"\{([a-z]+)(?::([^{}]+))?\}")
 
 
 class WebhookMode(StrEnum):
-    """What the webhook does with a pod: nothing, warn what it would shrink, or shrink it."""
+    """What the webhook does with a pod: leave it alone, warn what it would shrink, or shrink it."""
 
     OFF = "off"
     WARN = "warn"
@@ -55,7 +55,7 @@ class _Part(BaseModel):
 
 
 class LimitRange(_Part):
-    """One item of a LimitRange: the least requests, and the largest limit for each unit of request.
+    """One item of a LimitRange: the smallest requests, and the largest ratio of limit to request.
 
     `namespace` None means every namespace.
     """
@@ -67,12 +67,12 @@ class LimitRange(_Part):
 
 
 class KubernetesConfig(_Part):
-    """Everything that the webhook has to know about a cluster.
+    """The webhook's settings for a cluster.
 
     Attributes
     ----------
     mode, namespaces
-        Mode of namespaces that are not listed, and of those that are. A pod's label may only lower it.
+        The default mode, and the mode by namespace. A pod's label may only lower the mode.
     trace, cluster
         Names of the cluster's jobs in the service.
     group, user, task_type, role, gpu_type
@@ -80,9 +80,9 @@ class KubernetesConfig(_Part):
     gpu_types
         Names of GPU types in the service by their names in the cluster.
     gpus
-        GPUs that one unit of an extended resource is, for example 0.125 for a slice.
+        GPUs per unit of an extended resource, for example 0.125 for a slice.
     guaranteed
-        Whether pods of QoS class Guaranteed are left alone, or shrunk in requests and limits alike.
+        Whether pods of QoS class Guaranteed stay as they are, or their requests and limits shrink together.
     limit_ranges
         The LimitRanges of the namespaces, for a webhook that cannot read them from an API server.
     """
@@ -144,7 +144,7 @@ def names_of(
     username: str | None = None,
     role: str | None = None,
 ) -> dict[str, str]:
-    """Return the fields of a job that name it, if known: trace, cluster, group, user, task type, role and GPU type.
+    """Return a job's known naming fields: trace, cluster, group, user, task type, role and GPU type.
 
     `pod` has metadata and spec; `namespace` is by default the one in its metadata. `role` is used if no template of the
     configuration names one.

@@ -1,7 +1,7 @@
 """The scheduler extender: filters and scores the nodes that a scheduler considers for a pod.
 
-It gives up after a deadline, with all nodes and equal scores; the scheduler then goes on by its own scores. A node that
-is not known passes, and if no node would be left, all pass.
+After a deadline it returns all nodes with equal scores, so that the scheduler decides by its own scores. An unknown node
+passes the filter; if no node would pass, all pass.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from scheduler_core.types import IntArray
 __all__ = ["open_extender"]
 
 DEADLINE_S: Final = 0.14
-"""Seconds after which it gives up, so that its answer arrives within 150 ms; the scheduler waits for 200 ms."""
+"""Seconds after which the extender gives up; its answer then arrives within 150 ms, and the scheduler waits 200 ms."""
 
 MOST_SCORE: Final = 10
 TARGET_POPULARITY: Final = 0.95
@@ -46,7 +46,7 @@ log = logging.getLogger("taut.kubernetes")
 
 
 class NodeView:
-    """What is free on each node, kept up to date with events of the API server; safe from several threads.
+    """The free amounts of each node, kept up to date with events of the API server; safe to use from several threads.
 
     A node has its allocatable amounts, a pod takes its requests; `gpus` holds the extended resources that are GPUs.
     """
@@ -89,7 +89,7 @@ class NodeView:
             self._used[host] = self._used.get(host, np.zeros(3, dtype=np.int64)) + np.array(units)
 
     def room(self, names: Iterable[str]) -> tuple[list[str], IntArray, IntArray]:
-        """Return the n nodes that are known, in order, with their free units and their capacity (n, 3)."""
+        """Return the n known nodes, in order, with their free units and their capacity (each of shape (n, 3))."""
         with self._lock:
             known = [name for name in names if name in self._nodes]
             capacity = np.array([self._nodes[name] for name in known], dtype=np.int64).reshape(-1, 3)
@@ -103,9 +103,9 @@ class NodeView:
         return [Demand(units=units, instances=count) for units, count in counts.items()]
 
     def demand(self, pod: Json) -> Demand:
-        """Return what a pod takes of a node: the sum over its containers, or its largest init container if it is more.
+        """Return what a pod takes of a node: the sum over its containers, or its largest init container if larger.
 
-        Init containers that go on beside the others add to both.
+        Init containers that keep running beside the others add to both.
         """
         spec = mapping(pod.get("spec"))
         beside = [mapping(each).get("restartPolicy") == "Always" for each in items(spec.get("initContainers"))]
@@ -124,7 +124,7 @@ class NodeView:
 def _folded(
     amounts: Sequence[Mapping[str, Fraction]], fold: Callable[[list[Fraction]], Fraction | int]
 ) -> dict[str, Fraction]:
-    """Return by name the sum or the largest of amounts."""
+    """Return the sum or the largest of the amounts, by name."""
     return {
         name: Fraction(fold([each.get(name, Fraction(0)) for each in amounts])) for each in amounts for name in each
     }
@@ -217,7 +217,7 @@ def extender_app(view: NodeView) -> Starlette:
 async def _answered(
     body: bytes, decide: Callable[[Asked], Mapping[str, Found]], write: Callable[[Asked, Mapping[str, Found]], object]
 ) -> bytes:
-    """Decide in a thread within the deadline, and write the decision, or an empty one if it is late or fails."""
+    """Decide in a thread within the deadline, and return the decision; a late or failed one is empty."""
     try:
         asked = Asked.read(body)
     except ValueError as error:

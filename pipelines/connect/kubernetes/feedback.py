@@ -1,4 +1,4 @@
-"""Report ended pods to the service, once or as they end: times, outcome, what was requested and what was given."""
+"""Report ended pods to the service, once or as they end: times, outcome, request and allocation."""
 
 import logging
 from collections import OrderedDict
@@ -18,7 +18,7 @@ __all__ = ["follow_pods", "report_pods"]
 
 TOGETHER: Final = 500
 WAITING: Final = 10_000
-"""Most reports that wait for a service that is away; the oldest are dropped, since a restart reads all pods again."""
+"""Most reports that wait while the service is down; the oldest are dropped, since a restart reads all pods again."""
 
 REMEMBERED: Final = 100_000
 
@@ -39,7 +39,7 @@ OUTCOME_OF_REASON: Final[Mapping[str, str]] = {
 def report_of(pod: Json, config: KubernetesConfig) -> FeedbackRow | None:
     """Return the report of a pod with GPUs that has ended, or whose main container was killed for memory; else None.
 
-    A pod killed for memory that goes on in a new container is reported at once, since the first report of a job counts.
+    A pod killed for memory is reported at once, even if it continues in a new container: a job's first report counts.
     """
     metadata, status = mapping(pod.get("metadata")), mapping(pod.get("status"))
     try:
@@ -75,7 +75,7 @@ def report_of(pod: Json, config: KubernetesConfig) -> FeedbackRow | None:
 
 
 def _ends(status: Json, name: str) -> list[Json]:
-    """Return how the runs of a container ended, as far as the status holds them."""
+    """Return how the runs of a container ended, as far as its status records them."""
     found = []
     for each in map(mapping, items(status.get("containerStatuses"))):
         if each.get("name") == name:
@@ -116,7 +116,7 @@ def report_pods(pods: Sequence[Object], config: KubernetesConfig, client: Client
 def follow_pods(changes: Iterable[tuple[str, Object]], config: KubernetesConfig, client: Client) -> None:
     """Report each pod of a stream of changes when it has ended; return at the end of the stream.
 
-    Reports that the service does not take wait until a later change. A job is reported once.
+    If the service does not accept a report, it is sent again after a later change. A job is reported once.
     """
     told: OrderedDict[str, None] = OrderedDict()
     waiting: list[FeedbackRow] = []
@@ -131,7 +131,7 @@ def follow_pods(changes: Iterable[tuple[str, Object]], config: KubernetesConfig,
 
 
 def _sent(rows: list[FeedbackRow], client: Client) -> list[FeedbackRow]:
-    """Send reports and return those that still wait."""
+    """Send reports, and return those that the service did not accept."""
     if not rows:
         return []
     try:

@@ -69,8 +69,8 @@ def memory_text(size_bytes: Fraction) -> str:
 class Template:
     """One pod template: its JSON pointer in the object, its content, its number of pods, and the name of its role.
 
-    The content has `metadata` and `spec`, as a pod has. With `by_limits`, a resource may shrink only below a limit that
-    stays, since the program in the pod counts its cores by the template.
+    The content has `metadata` and `spec`, like a pod. With `by_limits`, only resources with a limit shrink; the limit
+    stays, as programs count cores by it.
     """
 
     path: str
@@ -91,7 +91,7 @@ def items(value: object) -> list[object]:
 
 
 def text(value: object) -> str | None:
-    """Return a text that is not empty, or None for any other value."""
+    """Return a non-empty text, or None for any other value."""
     return value if isinstance(value, str) and value else None
 
 
@@ -120,7 +120,7 @@ def pointer(*parts: str | int) -> str:
 
 
 def templates_of(group: str, kind: str, found: Json) -> list[Template]:
-    """Return the pod templates of an object of an API group and kind; none for other kinds, and for running jobs."""
+    """Return the pod templates of an object of an API group and kind; other kinds and running jobs have none."""
     switch, of_kind = KINDS.get((group, kind), ((), None))
     place = found
     for name in switch[:-1]:
@@ -193,4 +193,4 @@ KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], Callable[[Json], It
     ("ray.io", "RayJob"): (_SUSPENDED, _ray_job),
     ("jobset.x-k8s.io", "JobSet"): (_SUSPENDED, _job_set),
 }
-"""By API group and kind: where an object is true while it is suspended, and the function that finds its templates."""
+"""By API group and kind: the field that is true while an object is suspended, and the function for its templates."""

@@ -1,4 +1,4 @@
-"""What one pod template requests, and the least that its requests may become; or the reason to leave it alone.
+"""The requests of one pod template and their lowest allowed amounts; or the reason to leave the template alone.
 
 Only the container with the GPUs is shrunk, in CPU and memory; all others stay as they are. Pure functions on JSON.
 """
@@ -30,7 +30,7 @@ SHRUNK: Final = "taut.dev/shrunk"
 
 
 class Before(BaseModel):
-    """What the annotation of a shrunk pod holds: the ids of the answer and its job, and the request before."""
+    """Content of a shrunk pod's annotation: the ids of the answer and its job, and the original request."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -43,7 +43,7 @@ class Before(BaseModel):
 
     @classmethod
     def of(cls, metadata: Json) -> Self:
-        """Read it in a pod's metadata; all is unknown of other pods, and where a user wrote something else."""
+        """Read the annotation in a pod's metadata; without a valid one all fields are unknown."""
         try:
             return cls.model_validate_json(str(mapping(metadata.get("annotations")).get(SHRUNK, "{}")))
         except ValidationError:
@@ -58,8 +58,7 @@ class LeftAlone(Exception):
 class Container:
     """One container: its JSON pointer in the pod, and its requests and limits by resource.
 
-    `requests` holds the limit of a resource without a request, as Kubernetes defaults it. `written` holds the
-    resources with a request of their own.
+    Without a request, `requests` holds the resource's limit, as in Kubernetes. `written` names the explicit requests.
     """
 
     name: str
@@ -78,7 +77,7 @@ class Container:
 class Slot:
     """The container of a template that may be shrunk, with the least amount of each resource.
 
-    `guaranteed` is true if the limits are to change with the requests.
+    If `guaranteed` is true, the limits change with the requests.
     """
 
     template: Template
@@ -89,7 +88,7 @@ class Slot:
 
 
 def slot_of(template: Template, namespace: str, config: KubernetesConfig) -> Slot:
-    """Return the container of a pod template that may be shrunk, with the least that its requests may become."""
+    """Return the container of a pod template that may be shrunk, with the lowest allowed amounts of its requests."""
     spec = mapping(template.body.get("spec"))
     if spec.get("resources"):
         raise LeftAlone("pod-level resources")
@@ -163,7 +162,7 @@ def _least(
     *,
     guaranteed: bool,
 ) -> Fraction:
-    """Return the least request of the main container that all LimitRanges accept; 0 if there are none."""
+    """Return the lowest request of the main container that all LimitRanges accept; 0 without LimitRanges."""
     beside = sum((each.requests.get(resource, Fraction(0)) for each in others), Fraction(0))
     limits = [each.limits.get(resource, Fraction(0)) for each in (main, *others)]
     of_pod = max([sum(limits, Fraction(0)), *(each.limits.get(resource, Fraction(0)) for each in first)])

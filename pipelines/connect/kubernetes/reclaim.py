@@ -1,7 +1,7 @@
-"""Resize running pods to what they use: one round measures all pods, asks the service, and applies its reservations.
+"""Resize running pods to their use: one round measures all pods, asks the service, and applies its reservations.
 
-Only requests of CPU and memory of the container with GPUs are resized, between the LimitRange and what was requested
-first. Pods of QoS class Guaranteed are left alone.
+Only CPU and memory of the container with GPUs change, from the LimitRange up to the first request. Guaranteed pods
+stay.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ def running_job(
 
 
 def requests_of(pod: Json, slot: Slot, answer: Reserved) -> dict[str, str]:
-    """Return the requests of CPU and memory to change by a reservation; one without measurements restores the first."""
+    """Return the CPU and memory requests that a reservation changes; without measurements, the first requests."""
     first = _first_request(pod, slot)
     cpu, memory = first.get("cpu_cores"), first.get("mem_gib")
     if answer.reason == "measured":
@@ -106,7 +106,7 @@ def resized_slot(pod: Json, config: KubernetesConfig) -> Slot | None:
 
 
 def _first_request(pod: Json, found: Slot) -> dict[str, float]:
-    """Return CPU cores and GiB that the pod requested before it was shrunk."""
+    """Return the CPU cores and the memory in GiB that the pod requested before it was shrunk."""
     before, asked = Before.of(mapping(pod.get("metadata"))), found.container.requests
     cores = max(before.cpu_cores or 0.0, float(asked.get("cpu", 0)))
     gib = max(before.mem_gib or 0.0, float(asked.get("memory", 0)) / GIB)

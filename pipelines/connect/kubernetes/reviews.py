@@ -1,7 +1,6 @@
-"""From an AdmissionReview to the jobs to ask about, and from their advice to the answer to the API server.
+"""Turn an AdmissionReview into jobs for the service, and the service's advice into the answer to the API server.
 
-Every answer allows the object. A patch (RFC 6902) lowers requests, never raises them, and never lowers a limit unless
-the pod stays Guaranteed by it. Pure functions.
+Every answer allows the object. A patch (RFC 6902) lowers requests, and limits only of a Guaranteed pod. Pure functions.
 """
 
 import base64
@@ -43,7 +42,7 @@ Operation = dict[str, object]
 
 
 class BadReview(ValueError):
-    """A body that is no AdmissionReview; there is no uid to answer to."""
+    """Raised for a body that is no AdmissionReview, so that there is no uid to answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The slots of an object that may be shrunk and a job for each of them, in the same order; and the mode."""
+    """The slots of an object that may be shrunk, a job for each slot in the same order, and the mode."""
 
     mode: WebhookMode
     slots: tuple[Slot, ...]
@@ -71,7 +70,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What is answered to the API server: a patch, warnings, and the reason, which goes to its audit log."""
+    """The answer to the API server: a patch, warnings, and the reason, which goes to its audit log."""
 
     reason: str
     patch: Sequence[dict[str, object]] = ()
@@ -132,7 +131,7 @@ def planned(review: Review, config: KubernetesConfig) -> Plan:
 
 
 def lowered(mode: WebhookMode, *objects: Json) -> WebhookMode:
-    """Return the lowest of a mode and the modes in the objects' labels; an unknown mode in a label counts as off."""
+    """Return the lowest of a mode and the modes in the objects' labels; an unknown label counts as off."""
     for each in objects:
         label = mapping(mapping(each.get("metadata")).get("labels")).get(MODE_LABEL)
         if label is not None:
@@ -180,9 +179,9 @@ def _with_names(found: Json, template: Template) -> Json:
 
 
 def decided(plan: Plan, advice: Sequence["Advice"]) -> Decision:
-    """Return the decision that the service's advice on the plan's jobs leads to.
+    """Return the decision by the service's advice on the plan's jobs.
 
-    Only the service's mode `enforce` and the webhook's mode `enforce` together shrink a pod.
+    A pod shrinks only if the service's mode and the webhook's mode are both `enforce`.
     """
     found: list[tuple[Shrunk, Advice]] = []
     for slot, job, each in zip(plan.slots, plan.jobs, advice, strict=True):
@@ -219,7 +218,7 @@ def allowed(uid: str, decision: Decision) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrunk:
-    """A slot, the quantities that its container's resources get (at least one), and the ids of its job and answer."""
+    """A slot, the new quantities of its container's resources (at least one), and the ids of its job and answer."""
 
     slot: Slot
     amounts: Mapping[Compute, str]
@@ -285,7 +284,7 @@ def _add(path: str, value: object) -> Operation:
 
 
 def warning_of(change: Shrunk, *, done: bool) -> str:
-    """Return one line on what a change does, or would do."""
+    """Return one line about a change that is, or would be, made."""
     slot = change.slot
     parts = []
     for resource, amount in change.amounts.items():

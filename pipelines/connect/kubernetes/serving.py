@@ -1,4 +1,4 @@
-"""Serve the webhook or the extender in this process, with limits on connections, and a certificate that may change.
+"""Serve the webhook or the extender in this process, with limited connections and a certificate that may change.
 
 Kubernetes restarts the process if it dies, so no other process watches it.
 """
@@ -25,7 +25,7 @@ __all__ = ["serve_app"]
 BODY_LIMIT_BYTES: Final = 8 * 2**20
 """Largest body: an object and its old version have at most 1.5 MB each in a cluster's store."""
 SLOW_S: Final = 10.0
-"""Seconds for a head, a body, and an answer that is not read."""
+"""Longest time in seconds to receive a head, to receive a body, and for a client to read an answer."""
 CONNECTIONS: Final = 1000
 KEEP_ALIVE_S: Final = 120
 """Longer than the API server keeps an idle connection (90 s), so that it closes first."""
@@ -85,7 +85,7 @@ class Certificate:
     def refresh(self) -> bool:
         """Read the files again if they have changed, and return whether a new certificate is in use.
 
-        Files that do not belong together, for example halfway through a change, are tried again at the next call.
+        If certificate and key do not match, for example halfway through a change, the next call tries again.
         """
         try:
             stamp = self._now()
@@ -108,7 +108,7 @@ class Certificate:
 def serve_app(
     app: Starlette, host: str, port: int, *, certificate: Path | None, key: Path | None, say: Callable[[str], None]
 ) -> None:
-    """Serve an application until SIGTERM or SIGINT, as plain HTTP without a certificate; say its address."""
+    """Serve an application until SIGTERM or SIGINT, and print its address; without a certificate it is plain HTTP."""
     if (certificate is None) != (key is None):
         raise BadUsage("--tls-certificate and --tls-key: found one, expected both or neither")
     held = None if certificate is None or key is None else Certificate(certificate, key)

@@ -1,4 +1,4 @@
-"""The admission webhook: an application that asks the service about new pods, and answers in time whatever happens.
+"""The admission webhook: an application that asks the service about new pods, and always answers in time.
 
 The API server creates a pod as requested if the webhook fails, so every error leads to an answer without a patch.
 `reviews.py` decides; `Counts` are its metrics.
@@ -79,7 +79,7 @@ class Webhook:
     Attributes
     ----------
     config
-        None until the LimitRanges are read; until then pods are left alone, since a smaller one might be refused.
+        None until the LimitRanges are read. Until then pods stay as they are, since a smaller one might be refused.
     ask
         Coroutine that returns advice for each job, such as `AsyncClient.recommend`.
     deadline_s
@@ -140,7 +140,7 @@ def webhook_app(webhook: Webhook) -> Starlette:
 def open_webhook(config: Path, urls: Sequence[str], token: str | None, api_server: str | None) -> Starlette:
     """Return the webhook's application, which asks the service at `urls`.
 
-    LimitRanges are read at `api_server`, else from the cluster that this pod runs in, if any.
+    LimitRanges are read at `api_server`; without it, from the cluster that this pod runs in, if any.
     """
     settings = read_config(config)
     server = open_api_server(api_server) if api_server or in_cluster() else None

@@ -1,4 +1,4 @@
 """Prometheus: read the use of jobs and machines over its HTTP API, hour by hour, into the lake.
 
-The server is in `server`, the exporters in `dialects`; the other modules are pure but for the files of the hours.
+`server` calls the server, and `dialects` describes the exporters. Other modules only read and write files of hours.
 """

@@ -34,15 +34,15 @@ class Measure:
     scale
         Factor from the metric's unit to that of the measure.
     counter
-        Whether the metric grows: then its increase counts, and the mean is a rate per second.
+        Whether the metric is a counter; then its increase counts, and the mean is a rate per second.
     job, place, device
-        Labels that name the job, the machine and the GPU: of each group the first that is not empty, then joined.
+        Labels that name the job, the machine and the GPU: the first non-empty label of each group, joined.
     parts
-        Labels of series that add up to one place, such as containers or cores.
+        Labels whose series are added up to one place, such as containers or cores.
     kind
         Label that names the GPU's model, the owner of a pod, or the host behind an address.
     fallback
-        Whether it counts only for GPUs without another metric of the same measure.
+        Whether the metric counts only for GPUs without another metric of the same measure.
     changes
         Whether to count how often the value changes, instead of its mean.
     peak
@@ -82,8 +82,8 @@ class Measure:
 class Dialect:
     """The measures of one set of exporters.
 
-    `by_pod` is true if a place is a pod, and so one instance of a job; otherwise places are parts of the job. `held` is
-    true if the series name no job, and a record of which job held which GPU is needed.
+    If `by_pod` is true, a place is a pod, which is one instance of a job; otherwise places are parts of the job. If
+    `held` is true, the series name no job, and a record is needed of which job held which GPU.
     """
 
     name: str
@@ -100,7 +100,7 @@ _POD: Final[Labels] = (
 """Labels of a pod on a GPU's series; Prometheus renames them to `exported_` unless it honors the exporter's labels."""
 
 _instance = partial(Measure, place=_HOST, device=(("gpu",), ("GPU_I_ID",)), kind="modelName")
-"""A measure of a whole GPU, or of each of its MIG devices."""
+"""Return a measure of a whole GPU, or of each of its MIG devices."""
 _gpu = partial(Measure, place=_HOST, device=(("gpu",),), kind="modelName")
 
 _GPUS: Final = (
@@ -140,7 +140,7 @@ _JOB_LABELS: Final = (
     "label_training_kubeflow_org_job_name",
     "label_volcano_sh_job_name",
 )
-"""Labels of pods that name the job of which a pod is a part, as kube-state-metrics writes them."""
+"""Labels of pods that name the pod's job, as kube-state-metrics writes them."""
 
 
 def _of_jobs(labels: Labels) -> tuple[Measure, ...]:

@@ -6,8 +6,8 @@ Notes
 -----
 A job's use is summed over its machines and GPUs, then divided by its instances; if places are pods, each pod is an
 instance. Peaks of GPUs and machines are added, so a peak is at least the true peak of the sum. Coverage is measured
-time over run time, of the GPU or machine that is covered least; requested GPUs and machines without samples count as
-not covered.
+time over run time, of the GPU or machine with the lowest coverage. A requested GPU or machine without samples has
+coverage 0.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ LEAST_COVERAGE: Final = 0.8
 """Below this share of the run time, a measure is left out."""
 
 OVERLAP_S: Final = 60.0
-"""Two jobs share a GPU if their runs overlap by more than this on it; less may be a difference of clocks."""
+"""Two jobs share a GPU if their runs on it overlap by more than these seconds; less may be a difference of clocks."""
 
 MEANS: Final = {
     "cpu_cores": "used_cpu_cores",
@@ -36,7 +36,7 @@ PEAKS: Final = {"mem_gib": "mem_max_gib", "gpu_mem_gib": "gpu_mem_max_gib"}
 
 OF_GPUS: Final = ("gpus", "gpu_mem_gib")
 OF_PODS: Final = ("owner", "label")
-"""Measures that name the job of a pod, instead of its use; the first is more specific."""
+"""Measures that name the job of a pod, and are no use; the first is more specific."""
 
 PLACE: Final = ["at", "measure", "place"]
 
@@ -86,10 +86,11 @@ def fold(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool, margin_s: 
 
 
 def matched_jobs(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool) -> pl.DataFrame:
-    """Return the readings of known jobs, with the job's number `at`; only in hours that its run touches.
+    """Return the readings of known jobs in the hours of their runs, with the job's number `at`.
 
-    A pod belongs to the job with its name, its owner's or the one in its labels, with or without its namespace. Runs of
-    a requeued job (`68@1700000000`) have the readings of `68`; an hour that two of them touch belongs to neither.
+    A pod belongs to the job named by the pod, its owner or its labels, with or without the namespace. Runs of a
+    requeued job (`68@1700000000`) get the readings of `68`. An hour in which two of its runs fall belongs to neither
+    run.
     """
     measured = readings.filter(pl.col("job") != "", ~pl.col("measure").is_in([*OF_PODS, "node_name"]))
     known = jobs.select("at", "job_id", "start_s", "end_s")
@@ -106,7 +107,7 @@ def matched_jobs(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool) ->
 
 
 def _names_of_pods(readings: pl.DataFrame) -> pl.DataFrame:
-    """Return the names under which a pod (`job`, as namespace/pod) may be known, the most specific first."""
+    """Return the names of jobs that a pod (`job`, as namespace/pod) may belong to, the most specific first."""
     pods = readings.filter(pl.col("job") != "").select("job").unique()
     space, pod = pl.col("job").str.extract("^([^/]*)/", 1), pl.col("job").str.extract("/(.*)$", 1)
     names = [pl.col("job"), pod]
@@ -166,7 +167,7 @@ def _of_parts(places: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_pods(places: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of jobs whose places are pods: each is one instance, some may have followed another."""
+    """Return the rows of jobs whose places are pods; each pod is one instance, and may replace an earlier pod."""
     of_gpus, seconds = pl.col("measure").is_in(OF_GPUS), pl.col("seconds")
     return (
         places.group_by("at", "measure")
@@ -186,7 +187,7 @@ def _of_pods(places: pl.DataFrame) -> pl.DataFrame:
 
 
 def _share(found: pl.Expr, expected: pl.Expr) -> pl.Expr:
-    """Return the expression of found over expected, at most 1; 1 if nothing is known to be expected."""
+    """Return the expression of the measured share of an expected amount, at most 1; 1 without an expected amount."""
     return pl.when(expected > found).then(found / expected).otherwise(1.0)
 
 
@@ -207,14 +208,14 @@ def _wide(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def named_hosts(readings: pl.DataFrame) -> pl.DataFrame:
-    """Return the readings with addresses replaced by the names of the hosts behind them, if node_exporter tells."""
+    """Return the readings with addresses replaced by host names, where node_exporter has them."""
     names = readings.filter(pl.col("measure") == "node_name", pl.col("kind") != "").select("place", name="kind")
     found = readings.join(names.unique("place"), on="place", how="left", maintain_order="left")
     return found.with_columns(place=pl.coalesce("name", "place")).select(*READING)
 
 
 def machine_usage(readings: pl.DataFrame, hour_s: float) -> pl.DataFrame:
-    """Return the busy fractions of each machine in an hour; a GPU counts as much as another, MIG devices not at all."""
+    """Return the busy fractions of each machine in an hour; all GPUs weigh the same, MIG devices do not count."""
     gpus = readings.filter(pl.col("measure") == "gpus", ~pl.col("device").str.contains(".", literal=True))
     each = gpus.group_by(DEVICE).agg(busy=pl.col("total").sum() / pl.col("seconds").sum())
     gpu = each.group_by(MACHINE).agg(gpu_frac=pl.col("busy").mean().clip(0.0, 1.0))

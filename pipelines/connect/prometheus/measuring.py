@@ -1,7 +1,7 @@
 """Measure the jobs and machines of a trace: read the hours that are missing, fold them, and add rows to the lake.
 
-Samples of a part of an hour go to the job that ran then. Where series name no job, a file of GPUs held is joined by
-machine and time; where they do, a name may outlive its job.
+Samples of a part of an hour go to the job that ran then. If series name no job, a file of the GPUs held by jobs is
+joined by machine and time. Series with names may keep a job's name after its end.
 """
 
 import hashlib
@@ -26,14 +26,13 @@ from pipelines.lake.lake import Lake
 __all__ = ["Measured", "Wanted", "measure"]
 
 FOLDER: Final = "measured"
-"""Folder of the lake with the whole hours that were read: a broken run goes on where it stopped."""
+"""Folder of the lake with the whole hours that were read, so that a broken run continues where it stopped."""
 
 LAG_S: Final = 120.0
-"""A job is measured when it ended this long ago by the server's clock: the last scrapes are then stored. An hour
-is kept when it ended this long ago."""
+"""Seconds from the end of a job or hour (by the server's clock) until its last scrapes count as stored."""
 
 SKEW_S: Final = 5.0
-"""Samples this close to the start or end of a job are not counted: clocks differ, and another job may be near."""
+"""Samples within these seconds of a job's start or end do not count: clocks differ, and another job may be near."""
 
 NAMES_AT_ONCE: Final = 50
 """Number of machines or jobs whose samples are read in one query."""
@@ -46,9 +45,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What to measure: the dialect, which of the server's series, jobs of which trace, cluster and time.
+    """What to measure: the dialect, the server's series, and the trace, cluster and time of the jobs.
 
-    `since` and `until` select jobs by their end. `held` is the file of GPUs held, for dialects that need it.
+    `since` and `until` select jobs by their end. `held` is the file of GPUs held by jobs, if the dialect needs it.
     """
 
     trace: str
@@ -62,7 +61,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The number of jobs by outcome, rows by table, hours read now and before, and hours that were incomplete."""
+    """The number of jobs by outcome, of rows by table, of hours read now and earlier, and of incomplete hours."""
 
     jobs: Mapping[str, int]
     rows: Mapping[str, int]
@@ -85,7 +84,7 @@ def _digest(text: str) -> str:
 
 
 def measure(lake: Lake, server: Server, wanted: Wanted, progress: Progress | None = None) -> Measured:
-    """Read what the server knows of the ended jobs of a cluster, and add it to the lake in one commit."""
+    """Read the measurements of a cluster's ended jobs from the server, and add them to the lake in one commit."""
     dialect, match = _checked(wanted)
     now_s = server.now()
     jobs, waiting = _ended_jobs(lake, wanted, now_s - LAG_S)
@@ -166,7 +165,8 @@ class _Reader:
         return self.jobs.filter(pl.col("end_s").is_between(hour_s, hour_s + HOUR_S, closed="right"))
 
     def _place(self, hour_s: float) -> tuple[Path, pl.DataFrame]:
-        """Return the file of an hour, and the GPUs held in it, or if series name their jobs, the jobs ended in it."""
+        """Return an hour's file, and the GPUs held in the hour; if series name their jobs, the jobs that ended in
+        it."""
         ended = self._ended(hour_s).select("job_id", "start_s", "end_s").sort("job_id")
         pieces = ended if self.holdings is None else pieces_in(self.holdings, hour_s)
         part = f"-{_digest(pieces.write_json())}" if pieces.height or self.holdings is not None else ""
@@ -175,7 +175,7 @@ class _Reader:
     def attributed(self, hour_s: float, readings: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
         """Return readings of jobs from those of GPUs: a job that held a GPU for the whole hour gets the GPU's reading.
 
-        If jobs changed within the hour, the GPU's samples are read, and each goes to the jobs that held it then.
+        If jobs changed within the hour, each of the GPU's samples goes to the jobs that held the GPU then.
         """
         of_gpus, place = readings.filter(pl.col("measure").is_in(OF_GPUS)).drop("job"), ["place", "device"]
         whole = pl.col("to_s") - pl.col("from_s") >= HOUR_S
@@ -184,7 +184,7 @@ class _Reader:
         return pl.concat([full, *self._anew(hour_s, of_gpus["measure"], parts, place)]).pipe(_once)
 
     def _within_runs(self, hour_s: float, readings: pl.DataFrame) -> pl.DataFrame:
-        """Return readings in which GPUs that kept a job's name after its end are read anew, from samples of its run."""
+        """Return the readings; GPUs that kept a job's name after its end are read again, from samples of its run."""
         of_jobs = readings.with_columns(hour_s=pl.lit(hour_s))
         named = matched_jobs(of_jobs, self._ended(hour_s), by_pod=self.dialect.by_pod)
         runs = named.select("job", from_s="start_s", to_s="end_s").unique()
@@ -196,7 +196,7 @@ class _Reader:
         return pl.concat([kept, *self._anew(hour_s, stale["measure"], parts, ["job"])]).pipe(_once)
 
     def _anew(self, hour_s: float, wanted: pl.Series, parts: pl.DataFrame, on: list[str]) -> Iterator[pl.DataFrame]:
-        """Yield the readings of measures from the samples of parts of runs, which are found by place or by job."""
+        """Yield the readings of measures from the samples in parts of runs, selected by place or by job."""
         names = parts[on[0]].str.split("/").list.last().unique().sort().to_list()
         for measure in self.dialect.measures:
             if measure.name in wanted:
@@ -270,7 +270,7 @@ def _checked(wanted: Wanted) -> tuple[Dialect, str]:
 
 
 def _ended_jobs(lake: Lake, wanted: Wanted, until_s: float) -> tuple[pl.DataFrame, int]:
-    """Return the jobs to measure that had ended by `until_s`, and the number of those that ended later."""
+    """Return the jobs to measure that had ended by `until_s`, and the number of jobs that ended later."""
     since = wanted.since or datetime.fromtimestamp(0, UTC)
     until = wanted.until or datetime.max.replace(tzinfo=UTC)
     ended = (

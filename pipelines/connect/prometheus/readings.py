@@ -18,10 +18,10 @@ from pipelines.connect.prometheus.server import Server
 
 HOUR_S: Final = 3600.0
 WINDOW: Final = "3599999ms"
-"""Range of an hour's samples. A range includes both its ends, so a whole hour would count some samples twice."""
+"""Range of an hour's samples. A range includes both ends, so a whole hour would count a sample at its end twice."""
 
 RECENT: Final = "3m"
-"""Range of the samples that count as use now: three scrapes of a minute each."""
+"""Range of the samples that count as present use: three scrapes, one a minute."""
 
 USES: Final = ("cpu_cores", "gpus", "mem_gib", "gpu_mem_gib")
 """Measures of a job's use."""
@@ -33,10 +33,10 @@ MOST: Final = 1e8
 """Largest mean that is believed, in cores, GPUs, GiB, W or MHz."""
 
 MOST_REPAIRED: Final = 200
-"""Maximum number of series of a metric and hour whose samples are read one by one to leave out blank ones."""
+"""Maximum number of series of a metric and hour whose samples are read one by one to leave out blank samples."""
 
 AT_ONCE: Final = 2
-"""Number of measures that are asked for at the same time."""
+"""Number of measures that are queried at the same time."""
 
 READING: Final = pl.Schema(
     {
@@ -57,23 +57,22 @@ KEY: Final = ("measure", "job", "place", "device")
 
 
 def read_hour(server: Server, dialect: Dialect, match: str, hour_s: float) -> pl.DataFrame:
-    """Return the readings of an hour, given by its start in Unix seconds; its start belongs to the hour before."""
+    """Return the readings of an hour from its start in Unix seconds; samples at the start belong to the hour before."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         measured = list(pool.map(lambda each: _measured(server, each, match, hour_s + HOUR_S), dialect.measures))
     return _combined(dialect.measures, measured)
 
 
 def _combined(measures: Sequence[Measure], parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return the readings of all measures; a fallback counts only for GPUs that the others leave out."""
+    """Return the readings of all measures; a fallback counts only for GPUs without another metric."""
     whole = pl.concat([part for part, each in zip(parts, measures, strict=True) if not each.fallback])
     others = [part for part, each in zip(parts, measures, strict=True) if each.fallback]
     return pl.concat([whole, *(each.join(whole, on=KEY, how="anti") for each in others)]).sort(KEY)
 
 
 def read_now(server: Server, dialect: Dialect, match: str) -> pl.DataFrame:
-    """Return the use of jobs in the last minutes: `job`, `measure` and `value`, the sum over machines and GPUs.
-
-    Of memory, the largest samples are added.
+    """Return the use of jobs in the last minutes: `job`, `measure` and `value`, the sum over machines and GPUs. For
+    memory, `value` is the sum of the largest samples.
     """
     at_s, parts = server.now(), [pl.DataFrame(schema=dict.fromkeys(KEY, pl.String) | {"value": pl.Float64})]
     for each in dialect.measures:
@@ -134,7 +133,7 @@ def _functions(measure: Measure) -> tuple[tuple[str, str], ...]:
 def _grouped(measure: Measure, function: str, ranged: str) -> str:
     """Return the PromQL of a function over a range by the measure's labels.
 
-    Parts add up, but they exist at the same time: their number of samples is that of the longest.
+    The values of parts add up. Their number of samples does not: it is that of the longest part.
     """
     ours = ", ".join(measure.labels)
     inner = f"{function}({ranged})"
@@ -149,7 +148,7 @@ def _grouped(measure: Measure, function: str, ranged: str) -> str:
 
 
 def _interval_s(server: Server, measure: Measure, selector: str, counts: pl.DataFrame, at_s: float) -> float:
-    """Return the scrape interval of a measure: that of its longest series in the hour; NaN if it has one sample."""
+    """Return the scrape interval in seconds of a measure's longest series in the hour; NaN if it has one sample."""
     if measure.parts:
         longest = server.labels(f"topk(1, count_over_time({selector}[{WINDOW}]))", at_s)
     else:
@@ -172,7 +171,7 @@ def interval_of(samples: pl.DataFrame) -> float:
 def samples_of(
     server: Server, measure: Measure, match: str, at_s: float, names: Sequence[str], labels: Sequence[str]
 ) -> pl.DataFrame:
-    """Return the good samples of an hour with a name in one of the labels, each once.
+    """Return the valid samples of an hour that have one of the names in one of the labels, each once.
 
     The columns are `job`, `place`, `device`, `kind`, `at_s` and the scaled `value`.
     """
@@ -196,7 +195,7 @@ def _samples(server: Server, measure: Measure, series: Mapping[str, str], at_s: 
 
 
 def _believed(rows: pl.DataFrame, measure: Measure) -> pl.DataFrame:
-    """Return the rows whose values are finite, not negative, not blank, and of known duration."""
+    """Return the rows with values that are finite, not negative and not blank, and with a known duration."""
     value = pl.col("peak") if measure.changes else pl.col("total") / pl.col("seconds")
     seconds = pl.col("seconds")
     sound = [value.is_finite() & value.is_between(0.0, MOST / measure.scale), seconds.is_finite() & (seconds > 0.0)]
@@ -206,7 +205,7 @@ def _believed(rows: pl.DataFrame, measure: Measure) -> pl.DataFrame:
 
 
 def _repaired(server: Server, measure: Measure, selector: str, at_s: float, interval_s: float) -> pl.DataFrame:
-    """Return rows of the series that have both good and bad samples, computed from the good ones."""
+    """Return rows of the series with both valid and invalid samples, computed from the valid samples."""
     ranged = f"{selector}[{WINDOW}]"
     mixed = f"max_over_time({ranged}) >= {BLANK} and min_over_time({ranged}) < {BLANK}"
     broken = f"sum_over_time({ranged}) != sum_over_time({ranged})"
@@ -254,7 +253,7 @@ def _names(measure: Measure) -> dict[str, pl.Expr]:
 
 
 def _joined(labels: Labels, separator: str) -> pl.Expr:
-    """Return the first label of each group that is not empty, joined; "" if the first group has none."""
+    """Return the first non-empty label of each group, joined; "" if all labels of the first group are empty."""
     groups = [pl.coalesce(*(pl.when(pl.col(name) != "").then(pl.col(name)) for name in group)) for group in labels]
     if not groups:
         return pl.lit("")

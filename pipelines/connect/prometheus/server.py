@@ -1,6 +1,6 @@
 """Ask a Prometheus server: instant queries over its HTTP API, with bounded retries, time and bytes.
 
-No metric is named here.
+The names of metrics are elsewhere (`dialects`).
 """
 
 import math
@@ -54,7 +54,7 @@ class _Broken(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Server:
-    """An open Prometheus server; `partial` counts answers that the server itself called incomplete.
+    """An open Prometheus server; `partial` counts answers that the server marked as incomplete.
 
     `address` is for messages, without user and password; `answer_s` is the longest time for a whole answer.
     """
@@ -67,7 +67,7 @@ class Server:
     partial: int = 0
 
     def now(self) -> float:
-        """Return the server's own time in Unix seconds, which its samples follow."""
+        """Return the server's time in Unix seconds; its samples have times by the same clock."""
         with self._understood():
             return float(self._result("time()", {}, "scalar")[1])
 
@@ -159,7 +159,7 @@ def _series_of(rows: Sequence[Any], labels: Sequence[str]) -> pl.DataFrame:  # J
 
 @contextmanager
 def open_server(url: str, *, token: str | None = None, ca: Path | None = None) -> Iterator[Server]:
-    """Open a Prometheus server by the address under which its `/api/v1` is found; `ca` verifies its certificate.
+    """Open a Prometheus server by the address above `/api/v1`; `ca` is the file that verifies its certificate.
 
     A token goes into the header `Authorization`, never into a message. Redirects are not followed.
     """

@@ -1,6 +1,6 @@
-"""Read `sacct`'s text and fold the steps of each job: what it asked for, was given and used.
+"""Read `sacct`'s text and add up the steps of each job: its request, its allocation and its use.
 
-Without `-X`, since only the steps hold the use. Starts no process; `commands.py` does.
+`sacct` runs without `-X`, since only the steps hold the use; `commands.py` starts it.
 """
 
 import math
@@ -23,39 +23,39 @@ FIELDS: Final = (
     "ExitCode", "DerivedExitCode", "NNodes", "NTasks", "ReqTRES", "AllocTRES", "TotalCPU", "MaxRSS", "TRESUsageInTot",
     "TimelimitRaw", "AdminComment", "JobName",
 )  # fmt: skip
-"""Fields asked of `sacct`. The last ones hold free text, which may have line ends."""
+"""Fields requested from `sacct`. The last fields hold free text, which may have line ends."""
 
 NEEDED: Final = frozenset(FIELDS) - {
     "Cluster", "ExitCode", "DerivedExitCode", "TimelimitRaw", "AdminComment", "AllocTRES",
 }  # fmt: skip
 _HEADER: Final = re.compile(r"[A-Za-z]+([^A-Za-z]+)[A-Za-z]")
-"""The header's first field, and the separator after it: sacct prints this line, so no job's name can change it."""
+"""The header's first field and the separator after it. sacct prints this line, so no job's name can change it."""
 
 LEAST_SEPARATOR: Final = 5
 """Fewest characters of a separator of fields."""
 
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
 NEVER_STARTED: Final = frozenset({Status.CANCELLED, Status.TIMEOUT})
-"""States in which a job may end while it waits; Slurm then records its end as its start, and no step."""
+"""States in which a job may end while it waits; Slurm then records its end as its start, and no steps."""
 REQUEUED: Final = "REQUEUED"
-"""State that Slurm gives a run afterwards if its job is requeued, with that time as its end, however it had ended."""
+"""State of a run whose job was requeued later; Slurm replaces the run's state and end by this state and that time."""
 OUT_OF_MEMORY: Final = 125
 """Signal by which Slurm marks the exit code of a job or step that ran out of memory; the kernel has no such signal."""
 KILL: Final = 9
-"""Signal of the kernel's OOM killer; Slurm, and anybody else, may send it for other reasons."""
+"""Signal of the kernel's OOM killer; Slurm and other programs may send it for other reasons."""
 SHELL_OF_SIGNAL: Final = 128
-"""What a shell adds to the signal that ended a program, to make an exit code of it."""
+"""Number that a shell adds to the signal that ended a program; the sum is the exit code."""
 _STEP: Final = re.compile(r"^\d+\.(?P<step>.+)$")
 _NO_TIME: Final = frozenset({"", "None", "Unknown", "N/A"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedJob:
-    """One ended run of a job: `asked` is the original request, `given` the one after a change at submission.
+    """One ended run of a job: `asked` is the original request, `given` the request after a change at submission.
 
-    Amounts are for one machine, of which the job asked for `instances`; `tasks` is the most that one of its steps had.
-    `job_id` is Slurm's raw id, which a requeued job keeps; `run_id` tells its runs apart. `number` is the id as users
-    write it, such as 68_149.
+    Amounts are per machine; `instances` is the requested number of machines. `tasks` is the largest number of tasks in
+    a step. `job_id` is Slurm's raw id, which a requeued job keeps; `run_id` differs for each run. `number` is the id as
+    users write it, such as 68_149.
     """
 
     cluster: str
@@ -81,18 +81,18 @@ class EndedJob:
 
     @property
     def group(self) -> str | None:
-        """The group of similar jobs, as at submission; a job asked for as many tasks as its largest step had."""
+        """The group of similar jobs, as at submission; the tasks of the largest step count as the requested tasks."""
         return group_of(self.user, self.name, math.ceil(self.tasks / self.instances))
 
     @property
     def names(self) -> dict[str, str | None]:
-        """The fields that name it, as in calls of the service and in the lake."""
+        """The fields that name the job, as in calls of the service and in the lake."""
         texts = (self.cluster, self.user, self.group, self.partition, self.gpu_type)
         return dict(zip(("cluster", "user", "group", "vc", "gpu_type"), texts, strict=True))
 
 
 def read_jobs(text: str, *, cluster: str, interval_s: float) -> Iterator[EndedJob]:
-    """Yield the ended jobs in `sacct`'s text, in its order; jobs that wait or run are left out.
+    """Yield the ended jobs in `sacct`'s text, in the order of the text; waiting and running jobs are left out.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def _rows(text: str) -> Iterator[Mapping[str, str]]:
 
 
 def _joined(lines: Iterable[str], separator: str) -> Iterator[str]:
-    """Yield the lines; one without any separator goes on with the free text of the line before."""
+    """Yield the lines; a line without any separator continues the free text of the line before."""
     held: str | None = None
     for line in lines:
         if separator in line:

@@ -1,4 +1,4 @@
-"""The agent beside slurmctld: asks the service about each submission within a deadline, and leaves a failing one alone.
+"""The agent beside slurmctld asks the service about each submission within a deadline, and stops asking if it fails.
 
 `policy.py` decides. Plugin and agent exchange lines `key=value` over a Unix socket, bounded in size and time. A request
 ends with an empty line, an answer with `end=1`. Text is percent-encoded where it has line ends.
@@ -35,7 +35,7 @@ END: Final = b"\n\n"
 FAILURES: Final = 3
 """Failures in a row after which submissions no longer wait for the service."""
 RETRY_S: Final = 1.0
-"""Seconds between two trials of a service that failed."""
+"""Seconds between two attempts to reach a service that failed."""
 METRICS_EVERY_S: Final = 15.0
 
 BUCKETS_S: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
@@ -44,14 +44,14 @@ Handle = Callable[[bytes], Awaitable[Answer]]
 Reason = Literal["late", "unavailable", "resting", "unreadable", "script"]
 """Why a submission got no advice.
 
-The service missed the deadline, failed, or was not asked since it had failed three times in a row; the agent could not
-read the request; or the script had no answer in time, as its next request states.
+The service missed the deadline, failed, or was not asked after three failures; the agent could not read the request; or
+the script got no answer in time, which its next request reports.
 """
 
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """What became of the submissions since the agent started, as Prometheus's text; those with mode `off` do not count.
+    """Outcomes of submissions since the agent started, as Prometheus's text; mode `off` does not count.
 
     node_exporter's textfile collector reads it from a file, so the agent needs no port.
     """
@@ -63,7 +63,7 @@ class Counts:
     _timed: int = 0
 
     def took(self, seconds: float) -> None:
-        """Count the seconds that one call of the service took, answered or not."""
+        """Count the seconds of one call of the service, also of a failed call."""
         self._timed += 1
         self.took_s += seconds
         self._within.update(bucket for bucket in BUCKETS_S if seconds <= bucket)
@@ -104,7 +104,7 @@ class Agent:
     _trying: asyncio.Task[None] | None = None
 
     async def answer(self, request: bytes) -> Answer:
-        """Return the answer to one request of the plugin; raise nothing but the cancellation at the deadline."""
+        """Return the answer to one request of the plugin; the only exception is the cancellation at the deadline."""
         try:
             submission = read_submission(request)
         except BadRequestLine as error:
@@ -169,9 +169,9 @@ class Agent:
 
 
 def client_of(settings: SlurmSettings) -> AsyncClient:
-    """Return a client of the settings' services that tries each once within the deadline.
+    """Return a client of the settings' services that tries each service once within the deadline.
 
-    `serve` ends a question at the same deadline, counted from its arrival.
+    `serve` ends a request at the same deadline, counted from its arrival.
     """
     limit_s = settings.deadline_ms / 1000.0
     return AsyncClient(
@@ -184,7 +184,7 @@ def client_of(settings: SlurmSettings) -> AsyncClient:
 
 
 def token_of(file: Path | None) -> str | None:
-    """Return the token in a file, else in the environment, else None."""
+    """Return the token in the file; without a file, the one in the environment; None without both."""
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
     try:
@@ -194,7 +194,7 @@ def token_of(file: Path | None) -> str | None:
 
 
 async def run_agent(settings: SlurmSettings, path: Path, *, say: Say) -> None:
-    """Serve at a Unix socket until SIGTERM or SIGINT; the metrics are beside it, `slurm.prom` beside `slurm.sock`."""
+    """Serve at a Unix socket until SIGTERM or SIGINT; metrics are beside it (`slurm.prom` for `slurm.sock`)."""
     async with client_of(settings) as client:
         agent = Agent(settings=settings, client=client, say=say)
         say(await _readiness(client))
@@ -218,7 +218,7 @@ async def run_agent(settings: SlurmSettings, path: Path, *, say: Say) -> None:
 
 
 async def _write_metrics(path: Path, counts: Counts, say: Say) -> None:
-    """Write the metrics again and again; a file that cannot be written never ends the agent."""
+    """Write the metrics periodically; if the file cannot be written, the agent continues."""
     failing = False
     while True:
         try:
@@ -232,7 +232,7 @@ async def _write_metrics(path: Path, counts: Counts, say: Say) -> None:
 
 
 async def _readiness(client: AsyncClient) -> str:
-    """Return what the service says of itself, so that a wrong address shows before the first submission."""
+    """Return whether the service is ready, so that a wrong address shows before the first submission."""
     try:
         ready = await client.ready()
     except ClientError as error:
@@ -241,7 +241,7 @@ async def _readiness(client: AsyncClient) -> str:
 
 
 def written(answer: Answer) -> bytes:
-    r"""Return an answer as the plugin reads it.
+    r"""Return an answer in the form that the plugin reads.
 
     >>> written(Answer(amounts={"cpus_per_task": 2}, admin_comment="taut a-1", note="not sent"))
     b'cpus_per_task=2\nadmin_comment=taut a-1\nend=1\n'
@@ -288,7 +288,7 @@ async def serve(path: Path, handle: Handle, *, deadline_s: float, ready: Callabl
 
 
 def _clear(path: Path) -> None:
-    """Remove the socket that an ended agent left."""
+    """Remove the socket of an agent that has ended."""
     if len(os.fsencode(path)) > 100:
         raise BadUsage(f"--socket {path}: longer than a Unix socket's name may be; expected at most 100 bytes")
     if not path.exists():

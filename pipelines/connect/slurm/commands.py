@@ -19,13 +19,13 @@ INTERVAL_S: Final = 30.0
 ENDED_STATES: Final = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,TO"
 LIMIT_S: Final = 600.0
 PART: Final = timedelta(days=1)
-"""Longest window of one query: a long one would occupy slurmdbd."""
+"""Longest period of one query; a longer query would occupy slurmdbd."""
 AT_ONCE: Final = 200
-"""Number of running jobs whose steps are asked for in one query."""
+"""Number of running jobs whose steps are read in one query."""
 
 
 def jobs_between(since: datetime, until: datetime, *, interval_s: float) -> Iterator[EndedJob]:
-    """Yield the jobs that ended in a window, a day after the other; a job may come twice at the limit of two days."""
+    """Yield the jobs that ended in a period, day by day; a job that ended at midnight may come twice."""
     while since < until:
         end = min(since + PART, until)
         window = ("-a", "-s", ENDED_STATES, "-S", _written(since), "-E", _written(end))
@@ -34,7 +34,7 @@ def jobs_between(since: datetime, until: datetime, *, interval_s: float) -> Iter
 
 
 def jobs_numbered(number: str, *, interval_s: float) -> list[EndedJob]:
-    """Return the ended runs of one job, the oldest first; of an array, of all its tasks."""
+    """Return the ended runs of one job, or of all tasks of an array, the oldest first."""
     return list(read_jobs(_sacct("-a", "-j", number), cluster="main", interval_s=interval_s))
 
 
@@ -49,33 +49,33 @@ def sampling_interval_s() -> float:
 
 
 def fresh_separator() -> str:
-    """Return a separator of fields that no user can know: a name that held it, and line ends, would forge rows."""
+    """Return a random separator of fields: a job name with a known separator and line ends could forge rows."""
     return f"\x1f{secrets.randbits(96)}\x1f"
 
 
 def queue_text(separator: str) -> str:
-    """Return the jobs that run or wait, the next to start first, as `queue.read_queue` reads them."""
+    """Return the running and waiting jobs, the next to start first, for `queue.read_queue`."""
     fields = ",".join(f"{name}:{separator}" for name in JOB_FIELDS)
     return _run("squeue", "-h", "-a", "-t", "R,PD", "-S", "-p,i", "-O", fields, limit_s=LIMIT_S)
 
 
 def queue_json() -> str:
-    """Return the jobs that run or wait, with their admin comments, as `feedback.read_shrunk` reads them."""
+    """Return the running and waiting jobs with their admin comments, for `feedback.read_shrunk`."""
     return _run("squeue", "-a", "--json", limit_s=LIMIT_S)
 
 
 def update_job(number: str, words: Sequence[str]) -> None:
-    """Change the request of a waiting job; of an array, that of all its tasks that are named."""
+    """Change the request of a waiting job, or of the named tasks of an array."""
     _run("scontrol", "update", f"JobId={number}", *words, limit_s=20.0)
 
 
 def nodes_text() -> str:
-    """Return all nodes, as `queue.read_nodes` reads them."""
+    """Return all nodes, for `queue.read_nodes`."""
     return _run("scontrol", "-o", "show", "nodes", limit_s=LIMIT_S)
 
 
 def steps_text(numbers: Sequence[str]) -> str:
-    """Return the running steps of jobs, as `queue.read_steps` reads them; a job that has just ended is left out."""
+    """Return the running steps of jobs, for `queue.read_steps`; a job that has just ended is left out."""
     parts = [numbers[at : at + AT_ONCE] for at in range(0, len(numbers), AT_ONCE)]
     words = ("-a", "-n", "-P", "-o", ",".join(STEP_FIELDS))
     return "".join(_run("sstat", *words, "-j", ",".join(part), limit_s=LIMIT_S) for part in parts)
@@ -83,7 +83,7 @@ def steps_text(numbers: Sequence[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def hosts_in(text: str) -> tuple[str, ...]:
-    """Return the nodes in a list of Slurm's, such as n[1-2]."""
+    """Return the nodes in one of Slurm's node lists, such as n[1-2]."""
     if "[" not in text:
         return tuple(text.split(",")) if text else ()
     return tuple(_run("scontrol", "show", "hostnames", text, limit_s=LIMIT_S).split())

@@ -1,8 +1,8 @@
 """Report ended jobs to the service, and give waiting jobs their original requests back after harm.
 
-Accounting lags by seconds, and by hours after an outage of slurmdbd: most polls look back a little, some far. The
-service counts a job once, however often it is reported. Slurm does not call job_submit for a job that it requeues, so
-without its request it would run again with what was too little.
+Accounting lags by seconds, and by hours after an outage of slurmdbd, so most polls look back a little, some far. The
+service counts a job once, even if it is reported again. Slurm does not call job_submit for a requeued job, so without
+its original request the job would run again with too little.
 """
 
 import json
@@ -36,7 +36,7 @@ NEAR: Final = timedelta(minutes=2)
 FAR: Final = timedelta(hours=1)
 FAR_EVERY: Final = timedelta(minutes=10)
 LOOK_EVERY: Final = timedelta(seconds=30)
-"""Time between two looks at the queue without cause; a requeued job waits for two minutes."""
+"""Time between two regular looks at the queue; a requeued job waits for two minutes."""
 
 Jobs = Callable[[datetime, datetime], Iterable[EndedJob]]
 Say = Callable[[str], None]
@@ -44,10 +44,10 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True, kw_only=True)
 class Reporter:
-    """Posts the jobs that ended since the last successful poll; `state` is the file that holds its time.
+    """Posts the jobs that ended since the last successful poll; the file `state` holds the time of that poll.
 
-    `jobs` returns the ended jobs of a window. A job that this process posted is sent again only if its status changed:
-    that it ran out of memory may be recorded after its end.
+    `jobs` returns the jobs that ended in a period. A job that this process posted is sent again only if its status
+    changed: Slurm may record later that it ran out of memory.
     """
 
     client: Client
@@ -62,7 +62,7 @@ class Reporter:
     _far_at: datetime | None = None
 
     def poll(self, now: datetime) -> int:
-        """Post the jobs that ended since the last poll; return how many the service had not counted before."""
+        """Post the jobs that ended since the last poll; return how many of them the service had not counted before."""
         last = self._last()
         far = self._far_at is None or now - self._far_at >= FAR_EVERY
         since = now - self.first if last is None else min(last, now) - (FAR if far else NEAR)
@@ -84,7 +84,7 @@ class Reporter:
         return sum(answer.accepted for answer in answers)
 
     def _say_harm(self, shrunk: Iterable[EndedJob], brakes: Iterable[BrakeHeld]) -> None:
-        """Say which shrunk jobs failed or were killed, and each brake once."""
+        """Print which shrunk jobs failed or were killed, and each brake once."""
         for job in shrunk:
             if job.status in (Status.OOM, Status.FAILED):
                 sizes = f"{job.given.mem_gib:.2f} of the {job.asked.mem_gib:.2f} GiB that it asked for"
@@ -95,7 +95,7 @@ class Reporter:
         self._said |= held
 
     def _post(self, jobs: Sequence[EndedJob]) -> list[FeedbackAnswer]:
-        """Report jobs by their ids; a conflict is a later run of a requeued job, which is reported by its run."""
+        """Report jobs by their ids; a conflict is a later run of a requeued job, which is reported by its run id."""
         rows = list(self._rows(jobs))
         if not rows:
             return []
@@ -125,7 +125,7 @@ class Reporter:
 
 
 def report(client: Client, *, trace: str, state: Path, every_s: float | None, say: Say) -> None:
-    """Report ended jobs to the service until interrupted; without `every_s`, once."""
+    """Report ended jobs to the service every `every_s` seconds until interrupted, or once without `every_s`."""
     jobs = partial(jobs_between, interval_s=sampling_interval_s())
     reporter = Reporter(client=client, jobs=jobs, trace=trace, state=state, say=say, restorer=Restorer(say=say))
     if every_s is None:
@@ -135,7 +135,7 @@ def report(client: Client, *, trace: str, state: Path, every_s: float | None, sa
 
 
 def poll_forever(reporter: Reporter, *, every_s: float, say: Say) -> None:
-    """Poll until interrupted; a poll that fails is reported and repeated."""
+    """Poll until interrupted; a failed poll is printed and repeated."""
     failing = False
     while True:
         try:
@@ -151,7 +151,7 @@ def poll_forever(reporter: Reporter, *, every_s: float, say: Say) -> None:
 
 
 def row_of(job: EndedJob) -> FeedbackRow:
-    """Return the report of a job: the original request, and what it was given."""
+    """Return the report of a job, with its original request and its allocation."""
     return FeedbackRow.model_validate(
         {
             **job.names,
@@ -172,7 +172,7 @@ def row_of(job: EndedJob) -> FeedbackRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkJob:
-    """A waiting job, or the waiting part of an array; `words` of `scontrol update` give its original request back."""
+    """A waiting job, or the waiting part of an array; `words` for `scontrol update` restore its original request."""
 
     number: str
     requeued: bool
@@ -182,7 +182,7 @@ class ShrunkJob:
 
 
 def read_shrunk(text: str) -> Iterator[ShrunkJob]:
-    """Yield the waiting jobs with less than they asked for, in `squeue --json` of any release from 22.05 on."""
+    """Yield the waiting jobs that were shrunk, from `squeue --json` of any release from 22.05 on."""
     try:
         waiting = [row for row in json.loads(text)["jobs"] if "PENDING" in row["job_state"]]  # a text, or several
         yield from (job for job in map(_job, waiting) if job.words)
@@ -222,7 +222,7 @@ def _updates(admin_comment: str, cpus: float | None, mem_mib: float | None, mach
 
 @dataclass(slots=True, kw_only=True)
 class Restorer:
-    """Gives requests back by `scontrol update`, which Slurm allows its operators; each refusal is said once."""
+    """Gives requests back by `scontrol update`, which Slurm allows its operators; each refusal is printed once."""
 
     say: Callable[[str], None]
     queue: Callable[[], str] = queue_json
@@ -231,7 +231,7 @@ class Restorer:
     _said: set[str] = field(default_factory=set)
 
     def restore(self, now: datetime, killed: Collection[str | None], brakes: Sequence[BrakeHeld]) -> None:
-        """Give back the requests of waiting jobs: requeued ones, of groups with `killed` jobs, and of `brakes`."""
+        """Give back the requests of waiting jobs that were requeued, or whose group has `killed` jobs or a brake."""
         if not killed and not brakes and self._looked_at is not None and now - self._looked_at < LOOK_EVERY:
             return
         self._looked_at = now

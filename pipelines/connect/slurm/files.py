@@ -38,7 +38,7 @@ _PATTERNS: Final[Mapping[str, tuple[str, str]]] = {
 def write_files(
     out: Path, *, cluster: str, socket: Path, gpus: Path, program: str, service: str, user: str
 ) -> list[dict[str, str]]:
-    """Write the files to a folder, and return a row for each: file, what it is, where it goes.
+    """Write the files to a folder, and return a row for each: the file, its purpose and its place.
 
     An existing `slurm.toml` stays, since it is edited by hand; all other files are replaced atomically.
     """

@@ -1,8 +1,8 @@
 """Keep the ended jobs of Slurm clusters as tables of records, and ingest these into the lake.
 
-A record is one run of a job; its key is cluster, id and submission (`run`), so windows may overlap. The request is the
-original one, also where a job was shrunk. Reading and ingesting may be on two hosts: the first needs Slurm's commands,
-the second the libraries of the lake, which are imported late.
+A record is one run of a job; its key is cluster, id and submission (`run`), so periods may overlap. It has the original
+request, also if the job was shrunk. Reading and ingesting may be on two hosts: reading needs Slurm's commands, and
+ingesting needs the libraries of the lake, which are imported late.
 """
 
 import csv
@@ -64,16 +64,16 @@ def update(
     interval_s: float | None,
     only: Literal["read", "ingest"] | None,
 ) -> tuple[list[Added], int]:
-    """Add ended jobs to the records in a folder and ingest all records; return what was added, and what is quarantined.
+    """Add ended jobs to the records in a folder and ingest all records; return the numbers added and quarantined.
 
     Parameters
     ----------
     since
-        Read jobs that ended since then; by default since a day before the newest record, else for 30 days.
+        Read jobs that ended since then; by default since a day before the newest record, or for 30 days.
     told
-        Text to read in place of running `sacct`, and the name of the cluster if the text has none.
+        Text to read instead of running `sacct`, and the name of the cluster if the text has none.
     interval_s
-        Seconds between two samples of use; None takes slurmctld's, or Slurm's default for a text.
+        Seconds between two samples of use; None means slurmctld's setting, or Slurm's default for a text.
     only
         The part to do; None does both.
     """
@@ -99,7 +99,7 @@ def _read_ended(
 
 
 def add_records(folder: Path, jobs: Iterable[EndedJob]) -> list[Added]:
-    """Add jobs to the records in a folder, one file for each cluster; a job that is there is replaced."""
+    """Add jobs to the records in a folder, one file for each cluster; an existing record of a job is replaced."""
     found: dict[str, dict[str, Record]] = {}
     for job in jobs:
         found.setdefault(job.cluster, {})[job.run_id] = record_of(job)
@@ -132,9 +132,9 @@ def add_records(folder: Path, jobs: Iterable[EndedJob]) -> list[Added]:
 
 
 def recurrence(records: Iterable[Record], key: Callable[[Record], str]) -> tuple[float, float | None]:
-    """Return the share of records that are not alone under their key, and how far their peak memory varies.
+    """Return the share of records that share their key with others, and how far the peak memory of a key varies.
 
-    That is the largest peak of a group over its median: the median of the groups with two measured runs or more.
+    The second is a key's largest peak over its median: the median over keys with two or more measured runs.
     """
     groups: dict[str, list[str]] = defaultdict(list)
     for record in records:

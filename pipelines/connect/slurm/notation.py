@@ -1,6 +1,6 @@
 """Slurm's notations: lists of resources, memory and spans of time, and the agent's line in a job's `admin_comment`.
 
-`policy.py` writes the line. Slurm's own fields hold the changed request only, so this is where the original is read.
+`policy.py` writes the line. Slurm's own fields hold only the changed request, so the original is read from this line.
 The lake has the same conversions as SQL (`pipelines.lake.generic.conversions`).
 """
 
@@ -30,7 +30,7 @@ def amount_of(text: str) -> float | None:
 
 
 def mib_of(text: str) -> float | None:
-    """Return a text of memory in MiB, its unit if it names none; None if it is not a number.
+    """Return a text of memory in MiB (the default unit); None if it is not a number.
 
     >>> mib_of("8G"), mib_of("1536K"), mib_of("100"), mib_of("")
     (8192.0, 1.5, 100.0, None)
@@ -60,7 +60,7 @@ _CHANGE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
-    """What the comment holds: the answer's id, and by name of the field the amounts asked for and given.
+    """Content of the comment: the answer's id, and by field the requested and the given amount.
 
     `tasks` is the number of tasks of the whole job, if its CPUs changed.
     """
@@ -70,9 +70,9 @@ class Comment:
     tasks: int = 1
 
     def original(self, cpus: float | None, mem_mib: float | None, machines: int) -> tuple[float | None, float | None]:
-        """Return the CPUs and memory in MiB that the whole job asked for, of what its request is now.
+        """Return the CPUs and the memory in MiB of the whole job's original request, by its present request.
 
-        An amount that is not the one in the comment was set later, by `scontrol update`: it is what the job asks for.
+        An amount that differs from the comment was set later by `scontrol update`; it then counts as the request.
 
         >>> shrunk = read_comment("taut f8-1 mem 65536->8192 MiB, cpus-per-task 8->2 x3")
         >>> shrunk.original(6.0, 8192.0, 1), shrunk.original(12.0, 8192.0, 1)
@@ -90,7 +90,7 @@ class Comment:
 
 
 def read_comment(text: str) -> Comment:
-    """Read an `admin_comment`; a change that was only observed (`would`) is none.
+    """Read an `admin_comment`; a change that was only observed (`would`) does not count.
 
     >>> read_comment("site; taut f8-1 mem 65536->8192 MiB, cpus-per-task 8->2").changes
     {'mem': (65536, 8192), 'cpus-per-task': (8, 2)}

@@ -20,7 +20,7 @@ POLL_S: Final = 0.25
 """Seconds between looks at the queue; longer if a plan or Slurm's commands take longer."""
 
 MOST_DONE: Final = 0.99
-"""Largest part that counts as done of a job that still runs."""
+"""Largest fraction of a running job that counts as done."""
 
 Row = dict[str, object]
 Decide = Callable[[PlanBody, float], Mapping[str, Any]]  # Any: the fields of `PlanAnswer`
@@ -38,10 +38,10 @@ def run_loop(
 ) -> list[Row]:
     """Plan the jobs of `body` from `now` (Unix time of the grid) on, and carry the plans out; return a row per period.
 
-    A plan is made for each period, and again when a job starts, ends or outruns its prediction. A job counts as
-    emitting from the look before it was seen running to the look after (an upper bound). Running jobs are suspended
-    only if the budget does not suffice for them. The loop ends after `rounds` periods, or when no job is left in the
-    queue. `speed` is seconds of the grid per second, `decide` returns the plan of a call at a time.
+    A plan is made for each period, and again when a job starts, ends or runs longer than predicted. A job counts as
+    emitting from the last look at the queue before its run to the first look after it (an upper bound). Running jobs
+    are suspended only if the budget does not suffice for them. The loop ends after `rounds` periods, or when no job is
+    left in the queue. `speed` is seconds of the grid per second. `decide` returns the plan for a call at a time.
     """
     loop = _Loop(body, series, now, speed, decide)
     rows: list[Row] = []
@@ -99,7 +99,8 @@ class _Loop:
         }
 
     def look(self) -> tuple[bool, float]:
-        """Look at the queue, add what ran since; return whether a state changed, and the time of the grid."""
+        """Look at the queue, count what ran since the last look; return whether a state changed, and the grid's
+        time."""
         states = states_of([row.job_id for row in self.body.jobs])
         at = self.begun + (time.monotonic() - self.begun_s) * self.speed
         running = {job for job, state in states.items() if state == "RUNNING"}
@@ -113,7 +114,7 @@ class _Loop:
         return changed, at
 
     def open_period(self, at: float) -> None:
-        """Go on to the period that contains `at`; a budget until the jobs end is carried on."""
+        """Continue with the period that contains `at`; a budget until the jobs end stays the same."""
         carried = self.body.budget == "to-completion"
         self._open(at, max(self.budget_g - self.spent_g, 0.0) if carried else self.body.budget_g or 0.0)
 

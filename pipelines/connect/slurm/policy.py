@@ -1,4 +1,4 @@
-"""What the agent does with the service's advice for one submission: settings, modes, and the change of the request.
+"""Turn the service's advice on one submission into the agent's answer: settings, modes, and the changed request.
 
 Pure: the agent asks and answers.
 """
@@ -24,7 +24,7 @@ ROUNDING: Final = 1e-6
 
 
 class Mode(StrEnum):
-    """What the agent does with a submission; an earlier one interferes less."""
+    """What the agent does with a submission, from least to most interference."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -52,7 +52,7 @@ class SlurmSettings(BaseModel):
     accounts: Mapping[Name, Mode] = Field(default_factory=dict)
 
     def mode_of(self, submission: Submission) -> Mode:
-        """Return the mode of a submission; of several partitions, the most careful one counts."""
+        """Return the mode of a submission; of several partitions, the most careful mode counts."""
         if submission.opted_out:
             return Mode.OFF
         partitions = submission.texts.get("partition", "").split(",")
@@ -68,7 +68,7 @@ def read_settings(path: Path) -> SlurmSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The agent's answer: amounts to write, texts for accounting and for the user, and why anything is kept.
+    """The agent's answer: amounts to change, texts for accounting and for the user, and why a request stays.
 
     `note` is for the agent's own log only.
     """
@@ -82,8 +82,8 @@ class Answer:
 def answer_to(submission: Submission, advice: Advice, mode: Mode) -> Answer:
     """Return what to answer the plugin, given the service's advice and the agent's mode.
 
-    A request changes only if the agent and the service are both in mode `enforce`. Amounts only fall. The comment holds
-    the answer's id and what was asked for, also where it is only observed.
+    A request changes only if the agent and the service are both in mode `enforce`. Amounts only fall. The comment
+    always holds the answer's id and the original amounts.
     """
     if not advice.answer_id:
         return Answer(note=f"no advice: {advice.note}")

@@ -21,12 +21,12 @@ JOB_FIELDS: Final = (
     "JobID", "JobArrayID", "Cluster", "State", "Reason", "Partition", "UserName", "NumNodes", "tres-alloc", "StartTime",
     "NodeList", "ReqNodes", "Feature", "OverSubscribe", "RestartCnt", "NumTasks", "Comment", "Name",
 )  # fmt: skip
-"""Fields asked of `squeue`; `tres-alloc` of a waiting job is what it asks for."""
+"""Fields requested from `squeue`; `tres-alloc` of a waiting job is its request."""
 STEP_FIELDS: Final = ("JobID", "NTasks", "Nodelist", "MaxRSS", "TRESUsageInTot")
-"""Fields asked of `sstat`."""
+"""Fields requested from `sstat`."""
 
 READY: Final = frozenset({"None", "Priority", "Resources"})
-"""Reasons for which a job waits that more room would end."""
+"""Slurm's reasons of waiting jobs that only lack room."""
 UP: Final = frozenset({"IDLE", "MIXED", "ALLOCATED"})
 _NONE: Final = frozenset({"", "(null)", "N/A"})
 _NODE: Final = re.compile(r"(?:^|\s)(NodeName|CPUTot|RealMemory|State|Partitions|CfgTRES)=(\S*)")
@@ -36,9 +36,9 @@ _NODE: Final = re.compile(r"(?:^|\s)(NodeName|CPUTot|RealMemory|State|Partitions
 class QueuedJob:
     """A job that runs or waits; amounts are for one of its `instances`, which are its machines.
 
-    `start` and `hosts` are those of a running job; a waiting one may ask for `wanted` hosts. `job_id` is Slurm's raw
-    id, `number` the id as users write it; a waiting array is one job. `ready` tells whether a waiting job lacks nothing
-    but room, and has no constraints. An `exclusive` job shares its machines with no other.
+    A running job has `start` and `hosts`; a waiting job may request `wanted` hosts. `job_id` is Slurm's raw id,
+    `number` the id as users write it; a waiting array is one job. `ready` is true if a waiting job only lacks room and
+    has no constraints. An `exclusive` job shares its machines with no other.
     """
 
     cluster: str
@@ -61,7 +61,7 @@ class QueuedJob:
 
     @property
     def run_id(self) -> str:
-        """The id of this run, which tells runs of a requeued job apart."""
+        """The id of this run; each run of a requeued job has its own."""
         return f"{self.job_id}@{self.start.timestamp():.0f}" if self.start else self.job_id
 
     @property
@@ -83,7 +83,7 @@ class Node:
 
 
 def read_queue(text: str, hosts_in: Callable[[str], tuple[str, ...]], separator: str) -> list[QueuedJob]:
-    """Return the jobs in `squeue`'s text, in its order; `hosts_in` returns the nodes in a list of Slurm's.
+    """Return the jobs in `squeue`'s text, in its order; `hosts_in` returns the nodes in one of Slurm's node lists.
 
     `separator` follows each field. A name may have line ends, so a row ends with `separator` and a line end.
     """
@@ -144,7 +144,7 @@ def read_nodes(text: str) -> list[Node]:
 
 
 def read_steps(text: str, hosts_in: Callable[[str], tuple[str, ...]]) -> dict[str, dict[str, Step]]:
-    """Return the steps in `sstat`'s text by name, of each job by its raw id."""
+    """Return the steps in `sstat`'s text: by the job's raw id, then by the step's name."""
     steps: dict[str, dict[str, Step]] = {}
     for line in text.splitlines():
         values = line.split("|")

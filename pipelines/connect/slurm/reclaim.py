@@ -1,6 +1,6 @@
 """Measure running jobs, and report what could run beside them: one round samples, asks the service, and adds up.
 
-The room of a node is what the reservations of its running jobs leave. Nothing in Slurm is changed.
+The room of a node is its capacity without the reservations of its running jobs. Nothing in Slurm is changed.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ __all__ = ["SlurmReclaimer", "exported_use"]
 
 POLICY: Final = ReservePolicy()
 FULL: Final = 0.95
-"""Share of a node's CPUs in use above which it counts as saturated: then use no longer shows what jobs would take."""
+"""Share of CPUs in use above which a node is saturated: measured use then no longer shows what jobs would take."""
 
 Exported = Callable[[], Mapping[str, Mapping[str, float]]]
 """Returns use now by Slurm's raw job id and measure, summed over the job's machines."""
@@ -38,9 +38,9 @@ Row = dict[str, object]
 
 @dataclass(slots=True, kw_only=True)
 class SlurmReclaimer:
-    """Reports, round by round, what running jobs leave idle; the `ledger` is kept from round to round.
+    """Reports in each round what running jobs leave idle; the `ledger` keeps the state between rounds.
 
-    `exported` returns use that exporters measured, which is taken before Slurm's own; None without exporters.
+    `exported` returns the exporters' measures, which replace Slurm's; None without exporters.
     """
 
     client: Client
@@ -104,7 +104,7 @@ def _sample(
 ) -> tuple[dict[str, float] | None, Account]:
     """Return the use of one instance since the last round, and the new counters; None if some of it is unknown.
 
-    Slurm forgets a step that has ended. So use is known only if no step ended since, or began and ended.
+    Slurm forgets the use of an ended step. So use is known only if no step has ended since the last round.
     """
     counters = {name: step.cpu_s for name, step in steps.items()}
     fresh = before.model_copy(update={"counters": counters, "counted_at_s": age_s})
@@ -119,7 +119,7 @@ def _sample(
 
 
 def _merged(job: QueuedJob, sample: dict[str, float] | None, exported: Mapping[str, float]) -> dict[str, float] | None:
-    """Return a sample with what exporters measured of a job; None if a job with GPUs has no use of GPUs."""
+    """Return a sample with the exporters' measures added; None if a job with GPUs has no measured use of GPUs."""
     found = {name: value / job.instances for name, value in exported.items()}
     merged = (sample or {}) | found
     measured = {"cpu_cores", "mem_gib"} | ({"gpus"} if job.asked.gpus else set())
@@ -138,7 +138,7 @@ def exported_use(server: "Server", dialect: str, match: str) -> dict[str, dict[s
 
 @dataclass(slots=True, kw_only=True)
 class Room:
-    """Free resources of n nodes: CPU cores within the risk bound, the variance of their use, memory, whole GPUs.
+    """Free resources of n nodes: CPU cores within the risk bound, the variance of CPU use, memory, and whole GPUs.
 
     `capacity` and `asked` (n, 3) are CPU cores, GiB and GPUs: of the node, and allocated to its running jobs. Nodes
     that are not `open` take no new job.
@@ -155,7 +155,7 @@ class Room:
     z: float
 
     def rows(self) -> Iterator[Row]:
-        """Yield a row for each node: capacity, what jobs were given, what they are to keep, and what is left."""
+        """Yield a row for each node: capacity, what its jobs were given, what they would keep, and what is left."""
         for at, node in enumerate(self.nodes):
             yield {
                 "kind": "node",
@@ -175,7 +175,7 @@ class Room:
     def admit(self, job: QueuedJob) -> Row | None:
         """Return a row for a waiting job that fits, and take its request from the fullest nodes; None if it does not.
 
-        A newcomer reserves its request, as nothing is measured of it. `shares` names what it would share with others.
+        A new job reserves its request, because it has no samples. `shares` names the resources that it would share.
         """
         cpus, mem, gpus = _amounts(job)
         here = [
@@ -214,7 +214,7 @@ def room_of(
     full: Collection[str],
     z: float,
 ) -> Room:
-    """Return the room that running jobs, by the id of their run, leave on the nodes; `full` nodes are closed."""
+    """Return the room that running jobs (by run id) leave on the nodes; `full` nodes are closed."""
     places = {node.name: at for at, node in enumerate(nodes)}
     asked, memory = np.zeros((len(nodes), 3)), np.zeros(len(nodes))
     entries: list[tuple[int, float, float]] = []

@@ -30,10 +30,10 @@ class Step:
     total_mib: float | None
 
     def most_mib(self) -> float | None:
-        """Return the most that one machine held at the step's peak; None without a sample.
+        """Return an upper bound of one machine's memory at the step's peak; None without a sample.
 
-        That is the sum, and as many of the largest task as if every other machine had one task only, but at least an
-        equal share of the sum.
+        The bound is the sum over all machines, or the largest task times the machine's most tasks if that is lower
+        (every other machine has one task), but at least an equal share of the sum.
         """
         if not self.max_rss_mib:
             return None
@@ -46,8 +46,8 @@ class Step:
 class Use:
     """Mean CPUs and peak memory of one machine's part of a job; None if unknown, which is not zero.
 
-    `mem_most_gib` is an upper bound of the peak, so that a floor is not too low. `taught_*` are to learn from: None
-    where a smaller request or an early end may have held the use down, which then does not show what was needed.
+    `mem_most_gib` is an upper bound of the peak, so that a floor is not too low. Models learn from `taught_*`: None if
+    a smaller request or an early end may have limited the use.
     """
 
     cpu_cores: float | None = None
@@ -65,9 +65,9 @@ def folded_use(
     interval_s: float,
     shrunk_to: Mapping[str, float | None],
 ) -> Use:
-    """Return the use of a job; unknown for one killed for memory or shorter than the interval between samples.
+    """Return the use of a job; it is unknown if the job was killed for memory or shorter than the sampling interval.
 
-    `shrunk_to` holds what one machine was given of each resource that was shrunk.
+    `shrunk_to` holds the amount per machine that was given of each shrunk resource.
     """
     if status is Status.OOM or run_s < interval_s or any(step.out_of_memory for step in steps):
         return Use()
@@ -89,7 +89,7 @@ def folded_use(
 
 
 def _at_once(peaks: Sequence[tuple[Step, float]]) -> float | None:
-    """Return the largest sum of the peaks of steps that run at the same time; None without any."""
+    """Return the largest sum of the peaks of steps that run at the same time; None without steps."""
     if not peaks:
         return None
     # At one second, steps begin before others end, since Slurm's times are whole seconds.

@@ -1,6 +1,6 @@
 """One submission to Slurm, as the job_submit plugin sends it, and which of its requests may change.
 
-The plugin sends only the fields that the user gave, under Slurm's names for them.
+The plugin sends only the fields that the user set, under Slurm's names.
 """
 
 import math
@@ -15,7 +15,7 @@ from scheduler_core.types import Job, Request
 
 MIB_PER_GIB: Final = 1024.0
 OPT_OUT: Final = re.compile(r"(^|[\s,;&|])taut=off($|[\s,;&|])", re.IGNORECASE)
-"""In a job's comment or constraint: leave the job alone."""
+"""Text in a job's comment or constraint by which a user keeps the request."""
 
 _GPU: Final = re.compile(r"(?:gres[:/])?gpu(?::(?P<type>[A-Za-z][\w.-]*|\d+(?=:)))?(?::(?P<count>\d+))?")
 _PLACED: Final = ("sockets_per_node", "cores_per_socket", "threads_per_core")
@@ -28,7 +28,7 @@ class BadRequestLine(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a submission asks for; a field that the user did not give is None or absent.
+    """The request of a submission; a field that the user did not set is None or absent.
 
     `numbers` and `texts` hold Slurm's fields by name. Memory is in MiB, CPUs are totals of the job unless named
     otherwise.
@@ -39,23 +39,23 @@ class Submission:
 
     @property
     def nodes(self) -> int:
-        """The number of machines it asks for at least; the instances of the job."""
+        """The lowest requested number of machines, which is the job's number of instances."""
         return max(self.numbers.get("min_nodes", 1), 1)
 
     @property
     def cpus(self) -> int | None:
-        """The number of CPUs that it asks for in total; None if it names none."""
+        """The total number of requested CPUs; None if the submission names none."""
         return self.numbers.get("min_cpus")
 
     @property
     def tasks(self) -> int | None:
-        """How many times `cpus_per_task` makes the CPUs asked for; None if it does not divide them."""
+        """The requested CPUs divided by `cpus_per_task`; None if the division leaves a rest."""
         cpus, each = self.cpus, self.numbers.get("cpus_per_task")
         return cpus // each if cpus and each and cpus % each == 0 else None
 
     @property
     def mem_mib(self) -> float:
-        """Memory asked for on each machine, in MiB; NaN if it is not asked for, or by the GPU."""
+        """Requested memory on each machine in MiB; NaN if none is requested, or if it is requested per GPU."""
         if "min_mem_per_node" in self.numbers:
             return float(self.numbers["min_mem_per_node"])
         if "min_mem_per_cpu" in self.numbers and self.cpus:
@@ -69,7 +69,7 @@ class Submission:
 
     @property
     def tasks_per_node(self) -> int:
-        """The number of tasks that it asks for on each machine; 1 if it names none."""
+        """The requested number of tasks on each machine; 1 if the submission names none."""
         return math.ceil(self.numbers.get("num_tasks", 1) / self.nodes)
 
     def whole_kept_for(self) -> str:
@@ -104,7 +104,7 @@ class Submission:
         return ""
 
     def job(self, *, cluster: str, trace: str, least_mem_mib: int) -> Job:
-        """Return the job as the service takes it: amounts for each machine, the group from user and name."""
+        """Return the job for a call of the service: amounts per machine, and the group from user and name."""
         gpus, kind = self._gpus()
         user, name = self.texts.get("user_name"), self.texts.get("name")
         asked = Request(
@@ -127,7 +127,7 @@ class Submission:
         )
 
     def _gpus(self) -> tuple[float, str | None]:
-        """Return the GPUs for each machine and their type; NaN if they are asked for by socket."""
+        """Return the GPUs per machine and their type; NaN if they are requested per socket."""
         by_socket, _ = gpus_of(self.texts.get("tres_per_socket", ""))
         if by_socket:
             return math.nan, None
@@ -139,9 +139,9 @@ class Submission:
 
 
 def group_of(user: str | None, name: str | None, tasks: int = 1) -> str | None:
-    """Return the group of similar jobs: those of one user and kind of name with as many tasks on a machine.
+    """Return the group of similar jobs: one user, one normalised name, and the same number of tasks on a machine.
 
-    A name like `train` is not unique, and a machine holds the memory of all its tasks.
+    The user counts because a name like `train` is not unique, the tasks because a machine holds the memory of all.
 
     >>> group_of("anna", "train"), group_of("anna", "etl-17", 8), group_of("anna", None)
     ('anna/train', 'anna/etl-# x8', None)
@@ -187,4 +187,4 @@ TEXTS: Final = frozenset(
         "tres_per_task", "tres_per_socket", "mem_per_tres", "cpus_per_tres",
     }
 )  # fmt: skip
-"""Fields that are text even if they look like a number, such as a job's name."""
+"""Fields that stay text even if they look like a number, such as a job's name."""

@@ -1,6 +1,6 @@
-"""What one ended job asked for, was given and used, and what the next submission of its kind should ask for.
+"""The request, allocation and use of one ended job, and the request for its next submission.
 
-From accounting alone, or with the forecast of a service.
+Figures come from accounting alone, or also from the forecast of a service.
 """
 
 import math
@@ -21,10 +21,10 @@ __all__ = ["summarise"]
 MARGIN: Final = 1.2
 """Factor on the largest measured use, if the service gives no advice."""
 KILLED_FACTOR: Final = 1.5
-"""Factor on the memory that a killed job was given, since a kill does not show how much it needed."""
+"""Factor on the memory that a killed job was given, since a kill does not show how much the job needed."""
 
 LATE_FACTOR: Final = 2.0
-"""Factor on the time limit of a job that ran into it, since it does not show how long the job needs."""
+"""Factor on the time limit of a job that reached it, since its run does not show how long the job needs."""
 
 Row = dict[str, object]
 
@@ -69,8 +69,8 @@ def rows_about(job: EndedJob, advice: Recommended | None, why: str) -> list[Row]
 def next_mem_gib(job: EndedJob, advice: Recommended | None) -> tuple[float | None, str]:
     """Return the memory of the next submission for each machine, and a reason if the job was killed for memory.
 
-    At least the largest measured use. After a kill for memory, at least the request, and `KILLED_FACTOR` times what the
-    job was given.
+    It is at least the largest measured use. After a kill for memory it is also at least the request, and at least
+    `KILLED_FACTOR` times what the job was given.
     """
     asked = job.asked.mem_gib
     advised = None if advice is None else advice.raise_to.mem_gib or advice.target.mem_gib
@@ -84,7 +84,7 @@ def next_mem_gib(job: EndedJob, advice: Recommended | None) -> tuple[float | Non
 
 
 def options_for(job: EndedJob, cpus: float | None, mem_gib: float | None) -> list[str]:
-    """Return the options of sbatch for these amounts; no CPUs if the job has several tasks, which share them."""
+    """Return the options of sbatch for these amounts; without CPUs if the job has several tasks, which share them."""
     options = []
     if cpus is not None and job.tasks == 1 and job.instances == 1:
         options.append(f"--cpus-per-task={math.ceil(cpus)}")
