@@ -1,6 +1,6 @@
 """The scheduler extender: filters and scores the nodes that a scheduler considers for a pod.
 
-After a deadline it returns all nodes with equal scores, so that the scheduler decides by its own scores. An unknown node
+After a deadline it returns all nodes with equal scores, and the scheduler decides by its own scores. An unknown node
 passes the filter; if no node would pass, all pass.
 """
 

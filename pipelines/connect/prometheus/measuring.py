@@ -165,8 +165,7 @@ class _Reader:
         return self.jobs.filter(pl.col("end_s").is_between(hour_s, hour_s + HOUR_S, closed="right"))
 
     def _place(self, hour_s: float) -> tuple[Path, pl.DataFrame]:
-        """Return an hour's file, and the GPUs held in the hour; if series name their jobs, the jobs that ended in
-        it."""
+        """Return an hour's file, and the GPUs held in it; if series name their jobs, the jobs that ended in it."""
         ended = self._ended(hour_s).select("job_id", "start_s", "end_s").sort("job_id")
         pieces = ended if self.holdings is None else pieces_in(self.holdings, hour_s)
         part = f"-{_digest(pieces.write_json())}" if pieces.height or self.holdings is not None else ""

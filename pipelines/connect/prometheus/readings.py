@@ -71,8 +71,9 @@ def _combined(measures: Sequence[Measure], parts: Sequence[pl.DataFrame]) -> pl.
 
 
 def read_now(server: Server, dialect: Dialect, match: str) -> pl.DataFrame:
-    """Return the use of jobs in the last minutes: `job`, `measure` and `value`, the sum over machines and GPUs. For
-    memory, `value` is the sum of the largest samples.
+    """Return the use of jobs in the last minutes: `job`, `measure` and `value`, the sum over machines and GPUs.
+
+    For memory, `value` is the sum of the largest samples.
     """
     at_s, parts = server.now(), [pl.DataFrame(schema=dict.fromkeys(KEY, pl.String) | {"value": pl.Float64})]
     for each in dialect.measures:

@@ -99,8 +99,7 @@ class _Loop:
         }
 
     def look(self) -> tuple[bool, float]:
-        """Look at the queue, count what ran since the last look; return whether a state changed, and the grid's
-        time."""
+        """Look at the queue, count what ran since the last look; return if a state changed, and the grid's time."""
         states = states_of([row.job_id for row in self.body.jobs])
         at = self.begun + (time.monotonic() - self.begun_s) * self.speed
         running = {job for job, state in states.items() if state == "RUNNING"}
