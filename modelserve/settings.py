@@ -50,7 +50,7 @@ class TypePolicy(BaseModel):
         return self
 
     def parameters(self) -> dict[str, Any]:  # Any: numbers or text, checked by the fields
-        """Return the values that are not None, keyed by the field names of `ShrinkPolicy`."""
+        """Return the values that are not None, by the field names of `ShrinkPolicy`."""
         values = {name: getattr(self, name) for name in type(self).model_fields if name not in ("alpha", "minimums")}
         return {name: value for name, value in {**values, "alpha0": self.alpha}.items() if value is not None}
 

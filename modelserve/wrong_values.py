@@ -1,6 +1,6 @@
-"""What a field should have held, in plain words, from the errors of pydantic.
+"""Turn pydantic's errors into plain words on what a field should contain.
 
-Every message about an invalid body, file or setting takes its words from here. Called where such errors are caught.
+Every message about an invalid body, file or setting uses these words.
 """
 
 import re
@@ -53,11 +53,11 @@ _LEADING: Final = re.compile(
 )
 
 _SENTENCE: Final = re.compile(r"(?:(?:found )?(?P<found>.+)[,;] )?expected (?P<expected>.+)", re.DOTALL)
-"""A message of this project: `found X, expected Y`, either part alone, or a statement in place of `found X`."""
+"""A message of this project: `found X, expected Y`, one of the two parts, or another statement instead of `found X`."""
 
 
 def found_and_expected(message: str) -> tuple[str | None, str]:
-    """Split a message into what was found, if it names that, and what was expected.
+    """Split a message into the value found (None if it names none) and the value expected.
 
     >>> found_and_expected("found 3 rows, expected at most 2")
     ('3 rows', 'at most 2')

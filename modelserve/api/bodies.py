@@ -20,13 +20,13 @@ from modelserve.contract.calls import Parameter
 Body = TypeVar("Body", bound=BaseModel)
 
 SMALL_BYTES: Final = 16_384
-"""Bodies up to this size are parsed on the event loop, in well under a millisecond; larger ones in a thread."""
+"""Bodies up to this size in bytes are parsed on the event loop (under a millisecond), larger bodies in a thread."""
 FEW_FIELDS: Final = 60_000
 """Number of colons up to which a body has few fields; a reservation call of 1000 jobs has about half as many."""
 TOGETHER: Final = 8
 """Maximum total size of all bodies in a worker's memory, as a multiple of the largest allowed body."""
 CLOSE: Final = {"connection": "close"}
-"""Header sent when a body is refused before its end: the connection closes, since the rest is not read."""
+"""Header sent if a body is refused before its end: the rest is not read, so the connection closes."""
 PARTS_LIMIT: Final = 100_000
 VALUES_LIMIT: Final = 600_000
 FIELDS_LIMIT: Final = 100
@@ -86,7 +86,7 @@ class JsonBody(Generic[Body]):
 
 
 def whole(value: object) -> object:
-    """Return a JSON value with whole floats as integers (3 for 3.0), since JSON has only one kind of number.
+    """Return a JSON value with whole floats as integers (3 for 3.0), because JSON has only one type of number.
 
     >>> whole({"instances": 3.0, "request": [1.5, None]})
     {'instances': 3, 'request': [1.5, None]}

@@ -28,7 +28,7 @@ from modelserve.settings import ServeSettings
 Answer = TypeVar("Answer")
 
 THREADS: Final = 4
-"""Threads of a worker for large calls: enough to keep two cores busy while other threads wait for the store."""
+"""Number of a worker's threads for large calls; two cores stay busy while some threads wait for the store."""
 
 
 class Slots:
@@ -47,7 +47,7 @@ class Slots:
     async def run(self, ask: Callable[[], Answer]) -> Answer:
         """Run `ask` in a thread and return its result.
 
-        A call holds its slot until `ask` has ended, even if the call timed out before.
+        A call keeps its slot until `ask` has ended, even after the call timed out.
         """
         if self._taken >= self._limit:
             raise Refusal(503, f"{self._taken} large calls in progress, expected fewer than {self._limit}; try again")
@@ -78,7 +78,7 @@ BURST_S: Final = 1.0
 MOST_BUCKETS: Final = 10_000
 """Maximum number of token buckets; those unused for longest are dropped first."""
 UNKNOWN_PER_S: Final = 10.0
-"""Calls a second without a known token that an address gets 401 for; further ones get 429."""
+"""Calls per second and address without a known token that get 401; further calls get 429."""
 
 
 class Rates:

@@ -36,7 +36,7 @@ NICENESS: Final = 10
 """Niceness of the thread: about a tenth of the CPU time that a normal thread gets on a busy core."""
 
 LINUX: Final = sys.platform == "linux"
-"""Only Linux has a niceness for each thread."""
+"""Whether the system is Linux, which alone has a niceness per thread."""
 
 HEALTH: Final = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
 OPEN: Final = frozenset({*HEALTH, "/docs", "/openapi.json", *PATHS})

@@ -1,7 +1,7 @@
 """The HTML pages: the web page `/` with its files, and `/docs`, which shows the OpenAPI document.
 
-The pages load nothing from other hosts, need no token and hold no secret. The web page reads its data from the API with
-a token that the visitor enters. Added by `modelserve.api.app`.
+The pages load nothing from other hosts, need no token and contain no secret. The web page reads its data from the API
+with a token that the visitor enters. Added by `modelserve.api.app`.
 """
 
 import json

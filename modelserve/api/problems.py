@@ -40,7 +40,7 @@ _FIELD: Final = re.compile(r"([A-Za-z_][\w.\[\]-]{0,127}): (.+)", re.DOTALL)
 
 
 Fault = dict[str, str]
-"""One invalid field, with the keys of `FaultShown`; a value found is absent if it is missing, a list or an object."""
+"""One invalid field, with the keys of `FaultShown`; the found value is left out if it is a list or an object."""
 
 
 class FaultShown(BaseModel):
@@ -127,7 +127,7 @@ def _located(each: ErrorDetails) -> tuple[str, str]:
 
 
 def _follows(each: ErrorDetails, error: ValidationError) -> bool:
-    """Return whether an error says that a list is too short only because items of the list are invalid."""
+    """Return whether an error reports a list as too short only because some of its items are invalid."""
     short = each["type"] == "too_short"
     return short and any(inner["loc"][: len(each["loc"])] == each["loc"] != inner["loc"] for inner in error.errors())
 

@@ -1,8 +1,8 @@
-"""Operations of the HTTP interface and their description in the OpenAPI document; those under /v1 from their table.
+"""Operations of the HTTP interface, described in the OpenAPI document; those under /v1 come from a table.
 
 An endpoint takes the request and returns the response; FastAPI's dependency solving and validation are not used.
-Predictions for a few jobs, and what is in memory, are computed on the event loop, since handing them to a thread would
-take longer. Everything else runs in a thread (`Slots`).
+Predictions for a few jobs, and answers from memory, are computed on the event loop; passing them to a thread takes
+longer. Everything else runs in a thread (`Slots`).
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ WHY: Final[Mapping[int, str]] = {
 }
 
 HEADERS: Final[Mapping[int, str]] = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
-"""The header that every refusal with a status has, by status."""
+"""By status: the header that every refusal with this status has."""
 
 
 class OipError(BaseModel):
@@ -184,7 +184,7 @@ def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
 
 @cache
 def schemas_of(models: frozenset[Shape]) -> tuple[Mapping[Shape, Schema], Schema]:
-    """Return a reference to the JSON schema of each model, and the schemas; kept, since it takes a quarter second."""
+    """Return references to the models' JSON schemas, and the schemas; cached, since they take a quarter second."""
     ordered = sorted(models, key=lambda each: (each[0].__name__, each[1]))
     return models_json_schema(ordered, ref_template=REF)  # type: ignore[return-value]  # also for dataclasses
 

@@ -12,7 +12,7 @@ from scheduler_core.types import FloatArray, IntArray, Job
 __all__ = ["OWN_RUNS", "PARAMETER_SERVER", "SIMILAR_ROOM", "Alike", "Evidence", "alike_key", "held"]
 
 HARD: Final = ("mem_gib", "gpu_mem_gib")
-"""Usage targets for which too small an allocation kills the job. For them `held` takes the larger of two bounds."""
+"""Usage targets whose allocation kills the job if too small. For them `held` takes the larger of two bounds."""
 
 DIGITS: Final = 3
 """Number of significant digits in which requests must agree to be similar: 29.296875 GiB and 29.3 GiB are similar."""
@@ -24,19 +24,19 @@ OWN_RUNS: Final = 10
 """Minimum number of measured runs of a job's own group and role; with fewer, `held` uses the bound of similar jobs."""
 
 MANY_RUNS: Final = 20
-"""Number of own runs with which `ROOM` is enough for memory; with fewer it is `FEW_ROOM`."""
+"""Number of a group's own runs from which its memory margin is `ROOM`; with fewer it is `FEW_ROOM`."""
 FEW_ROOM: Final = 2.0
-"""Factor on the memory of a group with few runs, whose largest peak says less.
+"""Factor on the memory of a group with few runs: its largest peak may be far below later peaks.
 
-At 10 runs it leaves at most the kills of `ROOM` at 20 runs if peaks are lognormal with a spread of at most 0.5 (0.5 %
-against 0.8 % of runs), or if a twentieth of the runs peaks 2.5 times as high (1.0 % against 1.3 %); 100,000 draws each.
+At 10 runs it kills fewer runs than `ROOM` at 20 runs: 0.5 % against 0.8 % if peaks are lognormal with a spread of at
+most 0.5, and 1.0 % against 1.3 % if a twentieth of the runs peaks 2.5 times as high (100,000 draws each).
 """
 
 ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.5, "gpus": 1.0, "gpu_mem_gib": 1.3}
 SIMILAR_ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.75, "gpus": 1.0 / 1.05, "gpu_mem_gib": 1.3}
 """Factors on an upper quantile of use that give its bound: of the job's own group, and of similar jobs, by target.
 
-A user's `*_margin` of the `ShrinkPolicy` is on top. A job that exceeds its memory is killed, so memory has the largest.
+A user's `*_margin` of the `ShrinkPolicy` is added. A job over its memory is killed, so memory has the largest factor.
 With too little GPU compute a job only slows down, and GPUs are scarce, so similar jobs may slow down by up to 5 %.
 """
 
@@ -78,7 +78,7 @@ def alike_key(role: str, request: Sequence[float | None]) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was measured of the groups of n jobs: runs (n,), and extremes (n, 5) as in `features.rows`, NaN if unknown.
+    """Measurements of the groups of n jobs: runs (n,), and extremes (n, 5) as in `features.rows`, NaN if unknown.
 
     The extremes are the largest peaks of `HARD`, then the usual request of each resource.
     """
@@ -90,13 +90,13 @@ class Evidence:
 def held(
     found: Mapping[Key, Alike], jobs: Sequence[Job], use: Mapping[str, FloatArray], evidence: Evidence
 ) -> tuple[dict[str, FloatArray], IntArray]:
-    """Return upper bounds (n,) on the use of jobs by target, and the number of measured runs or groups behind each.
+    """Return by target upper bounds (n,) on the use of jobs, and the number of measured runs or groups behind each.
 
     If a job's own group and role have at least `OWN_RUNS` measured runs, the bound is the predicted use times `ROOM`
-    (memory with less than `MANY_RUNS` runs: `FEW_ROOM`), but at most the request if the predicted CPU use is: a margin
-    alone is no reason to raise a request. Otherwise it is the bound of similar jobs, and for memory the larger of this
-    bound and the prediction. It is NaN if no similar job was measured; the request is then kept. A bound of memory is
-    at least the largest measured peak.
+    (memory with less than `MANY_RUNS` runs: `FEW_ROOM`). A margin alone does not raise a CPU request: if the predicted
+    CPU use is at most the request, so is its bound. With fewer runs the bound is that of similar jobs, for memory at
+    least the prediction. It is NaN if no similar job was measured; the request is then kept. A bound of memory is at
+    least the largest measured peak.
 
     `found` holds the bounds of similar jobs by `alike_key`, `use` the predicted upper quantile of use (n,) by
     target, `evidence` what was measured of each job's own group and role.

@@ -23,7 +23,7 @@ __all__ = ["VALUES_PER_LEAF", "QuantileForest", "contributions", "read_quantile_
 VALUES_PER_LEAF: Final = 8
 """Number of training values that each leaf holds, so that every tree weighs the same."""
 STORED: Final = np.dtype("<f4")
-"""Type of the values in the bundle's file, which holds nothing else: leaf by leaf, in the order of the nodes."""
+"""Type of the values in the bundle's file. The file has only these values, leaf by leaf in the order of the nodes."""
 
 OPTIONAL_LAYERS = ("sklearn", "pandas")
 """Modules that XGBoost imports but prediction does not need; they cost each worker about 1 s and 128 MiB."""

@@ -109,7 +109,7 @@ class Bundle:
 
 
 def known_until(history: History, cut: datetime) -> datetime:
-    """Return the end of a history: just after its latest event, since features count earlier events; at least `cut`."""
+    """Return the end of a history, just after its latest event (features count only earlier events); at least `cut`."""
     latest = history.frame.select(pl.max_horizontal(pl.col("submit_ts", "end_ts").max())).item()
     return cut if latest is None else max(cut, latest + timedelta(microseconds=1))
 
@@ -117,9 +117,9 @@ def known_until(history: History, cut: datetime) -> datetime:
 def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str, History] | None = None) -> Bundle:
     """Read a bundle, and check its files, their sizes, checksums and format, and that their contents match each other.
 
-    Checksums detect damaged files and files of another bundle, but not an attacker with write access to the folder.
-    `histories` is a cache of job histories by the SHA-256 of their file, because models of one trace share a history;
-    the history of this bundle is added to it.
+    Checksums detect damaged files and files of another bundle. They do not stop an attacker who may write to the
+    folder. `histories` is a cache of job histories by the SHA-256 of their file, because models of one trace share a
+    history; the history of this bundle is added to it.
     """
     contents = _verified(folder)
     try:

@@ -59,7 +59,7 @@ TYPICAL_JOBS: Final = 1000
 """Maximum number of training jobs behind `TYPICAL`: those that ended last."""
 
 SIMPLE: Final = (*(each for each in COMBINABLE if each not in FITTED), TYPICAL)
-"""Names of the simple answers: one of them serves alone where a trained model is surely worse."""
+"""Names of the simple answers; one of them serves alone if a trained model is surely worse."""
 
 VerdictWord = Literal["better", "level", "worse", "too few", "passed", "failed"]
 """Verdicts of the gate (`pipelines.models.judging`); the last two are those on a usage model."""
@@ -112,8 +112,8 @@ class ResourceImportance(_Strict):
 
     `net_bytes_per_s` and `gpu_mem_gib` are not requested: they are what similar jobs used (`ResponseState`).
 
-    `sign` is the rank correlation of a change of the request with the change of the predicted run time. `note` says why
-    nothing can be known of a resource of which all jobs have the same amount.
+    `sign` is the rank correlation of a change of the request with the change of the predicted run time. `note` says if
+    the effect is unknown because all jobs have the same amount.
     """
 
     resource: Resource | Literal["net_bytes_per_s", "gpu_mem_gib"]
@@ -127,7 +127,7 @@ class ResourceImportance(_Strict):
 class ResponseState(_Strict):
     """What the response model of a task type found: how log run time depends on the five resources.
 
-    It is one XGBoost, apart from the run-time model, and `trusted` if it leads surely over a constant on groups of jobs
+    It is one XGBoost, separate from the run-time model, and `trusted` if it surely beats a constant on groups of jobs
     that it was not trained on. `lead` is the share of the constant's squared error that it removes, with its 95 %
     interval; null without enough jobs, for the reason `why`.
     """
@@ -261,10 +261,10 @@ class Card(BaseModel):
 
     @property
     def judged(self) -> tuple[Resource, ...]:
-        """The resources of which a smaller request may make a run longer, so that Algorithm 1 asks by how much.
+        """The resources whose smaller requests may make a run longer, so that Algorithm 1 predicts by how much.
 
-        Those on which run time surely depends, if the response model is trusted; else all, if later jobs were enough to
-        judge the run-time forecast.
+        With a trusted response model, those on which run time surely depends. Without one, all resources; none if there
+        were too few later jobs to judge the run-time forecast.
         """
         if self.responds:
             return self.important
@@ -272,7 +272,7 @@ class Card(BaseModel):
 
     @property
     def judged_by(self) -> str:
-        """What Algorithm 1 asks whether a smaller request makes a run longer; if not the response model, why."""
+        """The model that judges run times of smaller requests in Algorithm 1; if not the response model, why."""
         if not self.responds and self.verdict == "too few":
             return "floors of use alone: too few later jobs to judge the run-time forecast"
         if self.response is None:

@@ -34,12 +34,12 @@ LEAST_LOSS: Final = 1e-3
 PRIOR_ROWS: Final = (2000.0, 6000.0)
 """Number of training rows, for p50 and p90, with which the fitted members together get half of the prior weight.
 
-With few rows, the weight shrinks to the history. A p90 needs more rows, since a tenth of them lies above it.
+With few rows, most weight is with the history. A p90 needs more rows, because only a tenth of them lies above it.
 """
 
 _NO_ENDS: Final[FloatArray] = np.empty(0)
 _FIRST_ENDS: Final[IntArray] = np.array([1])
-"""Event of `_walk` in which the only row ends."""
+"""Events of `_walk` in which one row ends, and nothing else happens."""
 _COUNT, _OFFSET, _RAW, _WIDENED = range(4)
 """Positions after the losses in a state: discounted number of jobs, p90 offset, losses of p90 without and with it."""
 
@@ -71,7 +71,7 @@ def _weights(state, prior, place, weights):  # type: ignore[no-untyped-def]  # a
 
 @jitted(None)
 def _widening(state, members):  # type: ignore[no-untyped-def]  # as above
-    """Return the offset of p90 times the weight of the widened forecast against the unwidened one."""
+    """Return the p90 offset times the weight of the forecast with it; the rest is the weight of the one without."""
     at = 2 * (members + 1)
     raw, widened = state[at + _RAW], state[at + _WIDENED]
     scale = raw / max(state[at + _COUNT], 1.0) + LEAST_LOSS
@@ -164,7 +164,7 @@ class Combination:
 
     @property
     def offset(self) -> float:
-        """What is added to the combined p90, in log units."""
+        """The offset that is added to the combined p90, in log units."""
         return float(_widening(self.state, len(self.members)))
 
     def combined(self, forecasts: FloatArray) -> FloatArray:
@@ -213,9 +213,9 @@ def _ends_in_order(end_us: IntArray, forecasts: FloatArray, log_y: FloatArray) -
 
 
 def _prior(members: Sequence[str], rows: int) -> FloatArray:
-    """Return the prior weights (2, members): fitted members share rows / (rows + PRIOR_ROWS), the others the rest.
+    """Return the prior weights (2, members): fitted members share rows / (rows + PRIOR_ROWS), other members the rest.
 
-    Without others, the fitted members share all, whatever the number of rows.
+    If all members are fitted, they share the whole weight.
     """
     fitted = np.array([each in FITTED for each in members])
     shares = np.array([1.0 if fitted.all() else rows / (rows + half) for half in PRIOR_ROWS])[:, None]

@@ -129,7 +129,7 @@ def calibrated_use(card: Card, target: str, raw: FloatArray) -> FloatArray:
 
 
 def evidence_of(bundle: Bundle, frame: pl.DataFrame) -> Evidence:
-    """Return the evidence for the use of each job: earlier measured runs of its group, or of its user without one."""
+    """Return the evidence for the use of each job: earlier measured runs of its group; without a group, of its user."""
     seen = Lookback.of(frame, bundle.history)
     begin, stop = seen.span("measured", EVIDENCE_KEYS)
     of_group, of_user = (stop - begin).reshape(-1, len(EVIDENCE_KEYS)).T
@@ -285,7 +285,7 @@ class InProcessPredictor(ModelPredictor[Bundle]):
         return answer, evidence_of(model, frame)
 
     def run_time_bases(self, jobs: Sequence[Job]) -> list[tuple[str, int] | None]:
-        """Return what each job's run time comes from, and the number of ended jobs behind it; None without a model."""
+        """Return the source of each job's run time, and the number of ended jobs behind it; None without a model."""
         bases: list[tuple[str, int] | None] = [None] * len(jobs)
         for bundle, members in self.by_model("runtime", jobs):
             combination = bundle.card.combination

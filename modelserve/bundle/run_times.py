@@ -36,7 +36,7 @@ def run_time_quantiles(bundle: Bundle, built: Referenced) -> RunTimes:
 
 
 def base_log_s(bundle: Bundle, built: Referenced, raw: FloatArray) -> FloatArray:
-    """Return what is added to the trees' outputs `raw` (n, 2): the reference, and the shift of a combination."""
+    """Return the sum to add to the trees' outputs `raw` (n, 2): the reference, and the shift of a combination."""
     combination = combination_of(bundle)
     if combination is None:
         return built.reference_log_s
@@ -57,7 +57,7 @@ def combination_of(bundle: Bundle) -> Combination | None:
 
 
 def basis_of(members: Sequence[str] | None, counts: Sequence[int], rows: int) -> tuple[str, int]:
-    """Return what a run time comes from, and the number of ended jobs behind it.
+    """Return the source of a run time, and the number of ended jobs behind it.
 
     `members` are those of the model's combination, None if its trees answer alone; `counts` (3,) are the numbers of
     ended jobs behind each of `HISTORY_FORECASTS`, `rows` that of the jobs trained on.
@@ -125,7 +125,7 @@ def outputs_of(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> 
 def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
     """Convert a booster's outputs (n, quantiles) and reference run times (n, 2) from log units to seconds.
 
-    Quantiles are sorted, and NaN for one that the booster has no output of.
+    Quantiles are sorted; a quantile without an output of the booster is NaN.
     """
     served = [level for level in QUANTILE_NAMES if level in card.quantiles]
     columns = [card.quantiles.index(level) for level in served]

@@ -1,6 +1,6 @@
 """Calls that list what a caller may see: models with their metrics, importances and cards, and new recommendations.
 
-Read from the serving snapshot and the log of answers, which shows no users.
+The data come from the serving snapshot and from the log of answers. No answer shows users.
 """
 
 from collections import defaultdict
@@ -54,7 +54,7 @@ def list_models(snapshot: Snapshot, caller: Caller) -> ModelsAnswer:
 
 
 def importances_of(snapshot: Snapshot, caller: Caller, name: str) -> ImportancesAnswer:
-    """Return the importances of a model's features, the most important first; errors as `card_of`."""
+    """Return the importances of a model's features, the most important first; it raises the errors of `card_of`."""
     bundle = _model(snapshot, caller, name).bundle
     ranked = sorted(bundle.importances, key=lambda each: -(each.mean if each.mean is not None else float("-inf")))
     return ImportancesAnswer(

@@ -1,4 +1,4 @@
-"""Explanation and what-if calls: what each feature of a job adds to its predicted run time, and what a request would.
+"""Explanation and what-if calls: the effect of each feature, and of other requests, on a job's predicted run time.
 
 Contributions are exact tree SHAP values from XGBoost.
 """
@@ -28,11 +28,11 @@ LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
 LEAST_LOG: Final = 1e-9
 """Absolute sum of contributions (log units) below which it counts as zero.
 
-Seconds per log unit, otherwise a quotient with this sum, are then the derivative of the run time at the base value.
+Seconds per log unit, otherwise a quotient by this sum, are then the derivative of the run time at the base value.
 """
 
 SMALLEST_SHARE: Final = 0.1
-"""First value of the curve divided by its last, if request and training range are a single value."""
+"""First value of the curve divided by its last value; used if the request and the training range are one value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def place(body: ClusterBody) -> list[Values]:
 
 
 def place_jobs(body: ClusterBody, jobs: Sequence[QueuedJob]) -> list[Values]:
-    """Return where each of these jobs starts now and why, as `place` of the jobs of the call."""
+    """Return where each of these jobs starts now and why, in the form of `place`."""
     try:
         return [_decision(each) for each in place_queue(_snapshot(body, jobs))]
     except BadInput as error:

@@ -89,7 +89,7 @@ def _round(
     free: IntArray,
     budget_g: float,
 ) -> Round:
-    """Hold a round for some of the jobs with the free GPUs of every node and the grams that are left."""
+    """Run a round for some of the jobs, with the free GPUs of every node and the grams left of the budget."""
     places = np.zeros((len(rows), len(nodes)), np.int64)
     for at, row in enumerate(rows):
         if row.node is not None:
@@ -138,7 +138,7 @@ def _elastic(body: PlanBody) -> ElasticJobs:
 
 
 def _planned(body: PlanBody, row: int, found: Round, at: int, nodes: list[str], *, fewest: int, free: int) -> Values:
-    """Return the answer about a job, row `at` of its round; `fewest` GPUs let it run, `free` are left."""
+    """Return the answer about the job in row `at` of its round; it needs `fewest` GPUs or more, `free` are left."""
     job, plan = body.jobs[row], found.plan
     gpus, grams = int(plan.gpus[at]), float(found.planned_g[at])
     reason, note = "runs", f"{grams:.3g} g of the budget"

@@ -128,7 +128,7 @@ def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
 
 
 def minimum_of(context: RequestContext, row: RecommendJob, of_call: RequestRow) -> Request | None:
-    """Return the minimum amounts of a job, or None: the largest of the call's, its own, its type's and the learnt."""
+    """Return the largest minimum amounts of a job: of the call, the job, its type, or learnt ones; None without any."""
     of_type = context.types.get(row.task_type)
     floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
     return largest(floors, context.memory_floor_gib(row))

@@ -72,7 +72,7 @@ def reserved(context: RequestContext, body: ReserveBody) -> Answered:
 def measured(rows: Sequence[RunningJob], now: float) -> Measured:
     """Check the samples and statistics of all jobs, and return the statistics after the samples.
 
-    If anything of a job is refused, no sample of it is added; its sound memory samples still raise the largest.
+    If anything of a job is refused, none of its samples is added; valid memory samples still raise the largest.
     """
     refused: list[list[Refusal]] = [[] for _ in rows]
     age_s = np.array([_age_s(row, now, refused[i]) for i, row in enumerate(rows)])
@@ -116,7 +116,7 @@ def _minimums(context: RequestContext, rows: Sequence[RunningJob]) -> FloatArray
 
 
 def _at_least(amounts: Amounts, requests: FloatArray, least: FloatArray) -> Amounts:
-    """Return reservations of at least the minimum amounts, but not above the request for their sake."""
+    """Return reservations raised to the minimum amounts; a minimum raises none above the request."""
     if not least.any():
         return amounts
     mean, spread, memory = amounts
@@ -182,7 +182,7 @@ def _compute(place: int, mean: Pair, recent: Pair, squares: Pair, pressed_s: Pai
 
 
 def _note(row: RunningJob, reason: str, statistics: Values, age_s: float, brake: str | None) -> str | None:
-    """Return why the request, or a part of it, stands; None if all of the job was measured."""
+    """Return why the job keeps its request, or a part of it; None if all of the job was measured."""
     if reason == ReserveReason.MEASURED:
         missing = _unmeasured(row, statistics)
         return f"not measured, so the request stands: {', '.join(missing)}" if missing else None

@@ -1,4 +1,4 @@
-"""Samples and running statistics of a reservation call, as arrays, with a list of what is refused of each job.
+"""Samples and running statistics of a reservation call, as arrays, with a list of the refused values of each job.
 
 The rules for a single sample are in `scheduler_core.reserve`.
 """
@@ -81,7 +81,7 @@ def _matrix(columns: Sequence[Column], count: IntArray) -> FloatArray:
 
 
 def _clashes(samples: SampleColumns, known: Statistics | None) -> list[Refusal]:
-    """Return what two columns, or samples and statistics, contradict each other in."""
+    """Return the contradictions between two columns, or between samples and statistics."""
     in_gib, in_gpus = samples.gpu_mem_gib is not None, samples.gpu_mem_gpus is not None
     found = [whole("samples.gpu_mem_gib", "ambiguous")] if in_gib and in_gpus else []
     if known is not None and known.count:
@@ -111,9 +111,9 @@ def refused_cells(rows: Sequence[RunningJob], codes: IntArray, refused: Sequence
 
 
 def statistics_of(rows: Sequence[RunningJob], age_s: FloatArray, refused: Sequence[list[Refusal]]) -> Running:
-    """Return the statistics that the jobs of a call bring along; refused ones count as absent.
+    """Return the statistics that the jobs of a call contain; refused statistics count as absent.
 
-    Sound memory of refused statistics still counts, so that no fault lets a reservation fall below a known peak.
+    Valid memory of refused statistics still counts, so that a fault does not let a reservation fall below a known peak.
     """
     known = Running.none(len(rows))
     for i, row in enumerate(rows):

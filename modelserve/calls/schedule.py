@@ -1,6 +1,6 @@
-"""Schedules: each waiting job's recommendation, then the placement of all jobs with what they are given.
+"""Schedules: recommend a request for each waiting job, then place all jobs with the requests that they are given.
 
-As a recommendation call and a placement call with its targets, but from one snapshot of the models.
+The result is that of a recommendation call and a placement call, but from one snapshot of the models.
 """
 
 import math
@@ -49,7 +49,7 @@ def schedule(
 
 
 def _of_cluster(body: ScheduleBody) -> ScheduleBody:
-    """Return the call with the cluster of the call as that of each job."""
+    """Return the call with its cluster set for each job."""
     rows = waiting(body)
     if body.cluster is None:
         return body
@@ -57,7 +57,7 @@ def _of_cluster(body: ScheduleBody) -> ScheduleBody:
 
 
 def _placed(body: ScheduleBody, answers: Sequence[Values]) -> list[Values]:
-    """Return each recommendation with what its job is given, and where it starts or why it waits."""
+    """Return each recommendation with the request that its job is given, and where the job starts or why it waits."""
     given = [answer["request"] if answer.get("mode") == "observe" else answer["target"] for answer in answers]
     times = [
         answer["run_time_s"]["p50"] if row.run_time_s is None else row.run_time_s

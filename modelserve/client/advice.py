@@ -34,9 +34,8 @@ SHOWN: Final = 40
 STEP_RUNS: Final = 5
 """With n measured runs, `careful_target` keeps at least this many n-ths of the requested memory.
 
-That is a half with 10 runs, a twentieth with 100. A peak that n runs did not show may still come in up to 3 of n runs
-(95 %), and kills the job. The smaller the target already is, the less the rest saves, so the last step waits for more
-runs.
+That is a half with 10 runs, a twentieth with 100. A higher peak than in n runs may still occur in up to 3 of n later
+runs (95 %), and kills the job. Each further step saves less memory, so it needs more runs.
 """
 
 
@@ -95,7 +94,7 @@ def rows_of(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
 
 
 def unchanged(job: Job, note: str) -> Advice:
-    """Return the advice to keep a job's request because no prediction came; `note` says why."""
+    """Return the advice to keep a job's request because there is no prediction; `note` says why."""
     kept = unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=writable(note)[:NOTE_LENGTH])
     return Advice(**{each.name: getattr(kept, each.name) for each in fields(kept)}, mode="observe", answer_id="")
 

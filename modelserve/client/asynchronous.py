@@ -59,7 +59,7 @@ ANSWER_BYTES_PER_JOB: Final = 4_096
 class AsyncClient:
     """A client of the prediction service for asyncio.
 
-    Every call may raise `BadRequest` if what it is given is not valid, and `ClientError` if no answer came:
+    Every call may raise `BadRequest` for invalid arguments, and `ClientError` without a valid answer:
     `ServiceUnavailable`, `Refused` or `WrongAnswer`.
 
     Parameters
@@ -73,8 +73,8 @@ class AsyncClient:
     verify
         Whether TLS certificates are checked; use False for trials only.
     timeouts, retries
-        How long a call may take, and when it is retried. Only calls that change nothing and feedback (which the service
-        counts once, however often it is sent) are retried.
+        How long a call may take, and when it is retried. Only feedback (repeated reports count once) and calls that
+        change nothing are retried.
     jobs_per_call
         Maximum number of jobs in one call. Longer lists are sent in parts; their answers are joined in order.
     """
@@ -177,7 +177,7 @@ class AsyncClient:
         """Return what to reserve for running jobs, given their samples; answers are in the order of the jobs.
 
         The `statistics` of an answer may be sent with the job's newer samples in its next call. Wrong samples are no
-        error: the answer lists them, and the job's request stands. Without an answer, all requests stand.
+        error: the answer lists them, and the job keeps its request. Without an answer, all do.
         """
         return await self._each(calls.RESERVE, jobs, most=MAX_RUNNING, trace=trace)
 
@@ -202,7 +202,7 @@ class AsyncClient:
         return await self.call(calls.PENDING, body | given({"explain": explain}))
 
     async def plan(self, body: PlanBody | Mapping[str, object]) -> PlanAnswer:
-        """Return which jobs run now on what, within a carbon budget or at least cost.
+        """Return which jobs run now on which GPUs, within a carbon budget or at the lowest cost.
 
         Without an answer, all jobs go on as they are.
         """
@@ -278,8 +278,7 @@ class AsyncClient:
     ) -> ModeChange:
         """Set the mode of a cluster, task type and group (None means all), and return the modes now set.
 
-        If `mode` is None, unset the mode there, so that the mode of a wider scope applies again. The call is never
-        retried.
+        If `mode` is None, unset this mode, so that the mode of a wider scope applies again. The call is never retried.
         """
         change = {"unset": True} if mode is None else {"mode": mode}
         where = {"trace": trace, "cluster": cluster, "task_type": task_type, "group": group}
@@ -294,7 +293,7 @@ class AsyncClient:
         user: str | None = None,
         group: str | None = None,
     ) -> ModeChange:
-        """Release the brakes there, or only that of a user or group, whose jobs are then shrunk again.
+        """Release all brakes of a cluster and task type, or that of a user or group; jobs are then shrunk again.
 
         Return the modes now set. A brake stops shrinking after too much harm. The call is never retried.
         """
@@ -329,7 +328,7 @@ class AsyncClient:
     async def _each(
         self, of: CallShape[Any], jobs: Sequence[Item], *, most: int = MAX_JOBS, **options: object
     ) -> list[Any]:  # Any: rows of any answer
-        """Send jobs in parts, each with `options`, and return one row per job, in order, with its `answer_id`."""
+        """Send jobs in parts, each part with `options`, and return one row per job, in order, with its `answer_id`."""
 
         def rows(said: Any) -> list[Any]:  # Any: the answer of any call
             return [row.model_copy(update={"answer_id": said.answer_id}) for row in of.rows_of(said)]
@@ -345,7 +344,7 @@ class AsyncClient:
         most: int = MAX_JOBS,
         **options: object,
     ) -> list[Found]:
-        """Send consecutive parts of a list, and join what `taken` takes from their answers, in order.
+        """Send consecutive parts of a list, apply `taken` to each answer, and join the results in order.
 
         A part has at most `most` items, and at most `jobs_per_call`.
         """

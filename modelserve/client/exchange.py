@@ -154,7 +154,7 @@ class Exchange:
         return reply.status in call.expected or reply.status not in BUSY_STATUSES or not self._retries.busy
 
     async def _try(self, address: int, call: Call, deadline: float) -> Reply | str:
-        """Send a call once; return the reply, or as a text the reason why none came."""
+        """Send a call once; return the reply, or the reason why there is none as a text."""
         limit_s = min(self._timeouts.connect_s + self._timeouts.answer_s, deadline - self._around.clock())
         try:
             # httpx2 limits only each single read; this limits the whole try, with name look-up and slow answers.

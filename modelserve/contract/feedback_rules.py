@@ -28,7 +28,7 @@ STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
 
 
 def is_mixed_up(used: float | None, predicted: float | None) -> bool:
-    """Return whether memory is off by about 1024 from its prediction: somebody mixed up MiB and GiB."""
+    """Return whether memory differs from its prediction by a factor of about 1024, as if MiB and GiB were mixed up."""
     if not used or not predicted:
         return False
     return GIB_IN_MIB / UNITS_OFF <= max(used / predicted, predicted / used) <= GIB_IN_MIB * UNITS_OFF
@@ -42,7 +42,7 @@ def shrunk_resources(row: Outcome) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The measured use per instance of a finished job; None if not measured, or not to be learnt from."""
+    """The measured use per instance of a finished job; None if not measured, or if models must not learn from it."""
 
     cpu_cores: float | None
     gpus: float | None
@@ -51,12 +51,12 @@ class Use:
 
     @property
     def measured(self) -> bool:
-        """Whether at least one measurement may be learnt from."""
+        """Whether models may learn from at least one measurement."""
         return any(v is not None for v in (self.cpu_cores, self.gpus, self.mem_max_gib, self.gpu_mem_max_gib))
 
 
 def teachable_use(row: Finished) -> Use:
-    """Return the measurements of a job that may be learnt from.
+    """Return the measurements of a job from which models may learn.
 
     A job killed for memory needed at least its allocation, whatever its measured peak. Use near the allocation of a
     shrunk resource (`is_capped`) shows what the job was given, not what it needed. It is therefore returned only if it

@@ -154,7 +154,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def by_bounds(value: float, bounds: tuple[float, float]) -> Verdict:
-    """Return `watch` or `drifted` if a value exceeds that bound, otherwise `ok`; `unknown` if it is not finite.
+    """Return `drifted` or `watch` if a value exceeds that bound, `unknown` if it is not finite, otherwise `ok`.
 
     >>> by_bounds(0.15, (0.1, 0.2))
     'watch'

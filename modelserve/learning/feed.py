@@ -32,7 +32,7 @@ PAST_RUNS: Final = GROWTH_ROWS
 A history cannot hold more added runs. Earlier jobs are included when the model is trained again.
 """
 WEIGHING_RUNS: Final = 20_000
-"""Maximum number of newest finished jobs from which weights are learnt at once. Earlier ones have no influence left."""
+"""Maximum number of newest finished jobs from which weights are learnt at once; earlier jobs no longer matter."""
 PAGE: Final = 5_000
 """Maximum number of changes read and applied at once."""
 RETRY_S: Final = 1.0

@@ -1,9 +1,9 @@
 """Feedback calls: check the reports of finished jobs, predict the jobs with the current models, and store the reports.
 
-Who may teach: a report of a token with the scope `accounting`, the cluster's own records, is believed. A report of the
-caller that asked, about the job it asked about and with the id of that answer, is bounded: it counts for the floor of
-the job's group only (`modelserve.learning.learned`). Any other is stored and shown, without effect. Without tokens
-there is one caller, who may also set modes: its reports are believed if they name an answer.
+Reports count by their caller. With the scope `accounting` (the cluster's own records) a report is believed. A report of
+the caller that got the answer about this job, with the answer's id, is bounded: it counts only for the floor of the
+job's group (`modelserve.learning.learned`). Any other report is stored and shown, without effect. Without tokens all
+callers count as one, who may also set modes: its reports are believed if they name an answer.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ READ_BYTES: Final = 64 * 2**20
 """Maximum total size of the logged answers that are read for one call; reports that name others are only shown."""
 
 ABOUT: Final = ("trace", "job_id", "role", "user", "group", "cluster")
-"""What a bounded report has in common with the job that was asked about, which may have named no cluster."""
+"""Fields that a bounded report shares with the job in the answer; that job may have named no cluster."""
 Asked = tuple[str | None, ...]
 """Values of `ABOUT`."""
 Figures = Mapping[str, Sequence[float | str | None]]
@@ -117,7 +117,7 @@ def _trusted(store: Store, rows: Sequence[Finished], caller: Caller) -> list[Fin
 
 
 def _overruled(row: Finished, stored: Iterable[Stored]) -> Finished:
-    """Return the report as one that is only shown if the accounting of another reporter has the job; kills count on."""
+    """Return the report as only shown if another reporter's accounting has the job; reports of kills still count."""
     said = any(each.kind == BELIEVED and each.caller != row.caller for each in stored)
     kill = (row.kind, row.outcome) == (BELIEVED, OOM)
     return replace(row, kind="shown") if said and not kill else row
@@ -191,8 +191,8 @@ def _microseconds(at: datetime) -> int:
 def scored_in_hindsight(rows: Sequence[Finished], snapshot: Snapshot) -> list[Finished]:
     """Return the jobs with the predictions of the models; None where there is no model or it fails.
 
-    The predictions are from what was known when each job was submitted, and for the original request, also for jobs
-    that ran with a smaller allocation. Errors and drift are computed from them.
+    Each job is predicted with its original request, even if it ran with less, from what was known at its submission.
+    Errors and drift are computed from these predictions.
     """
     scored = list(rows)
     of_kinds: tuple[tuple[Kind, Score], ...] = (("runtime", _run_times), ("usage", _peaks))

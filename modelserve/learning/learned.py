@@ -1,11 +1,11 @@
 """The learnt state: modes that were set, brakes after harm to shrunk jobs, and memory floors after kills.
 
-A floor is a minimum of memory for jobs similar to one that ran out of memory: what a shrunk job had asked for, and more
-than what it was given. A brake stops the shrinking of a group, a user or a task type in one cluster. The rules for a
-single job are in `modelserve.contract.feedback_rules`.
+A floor is a minimum of memory for jobs similar to one that ran out of memory: at least its original request if it was
+shrunk, and more than its allocation. A brake stops the shrinking of a group, a user or a task type in one cluster. The
+rules for a single job are in `modelserve.contract.feedback_rules`.
 
-Bounded reports set no brake, and never lower what believed ones taught: each of their kills has a floor of its own,
-which their runs lower by at most a tenth a day, and which the accounting's word on the same job ends.
+Bounded reports set no brake, and never lower a floor of believed reports. Each of their kills sets a separate floor.
+Bounded runs lower it by at most a tenth a day, and a believed report of the same job ends it.
 """
 
 from collections import Counter, deque
@@ -39,7 +39,7 @@ Only measured runs whose memory was not shrunk count, of the same group (or user
 """
 DAY_S: Final = 86_400.0
 FALL: Final = 0.9
-"""Ratio by which as many runs in bounded reports lower a floor of such reports, at most once in `DAY_S`."""
+"""Ratio by which `CALM_RUNS` runs in bounded reports lower a floor of such reports, at most once in `DAY_S`."""
 BOUNDED_FLOORS: Final = 20
 """Maximum number of floors of a group (or user) and role by bounded reports; the lowest is dropped."""
 BROKEN_S: Final = 60.0
@@ -54,13 +54,13 @@ Key = tuple[str, str, str, str, str]
 """Key of a memory floor: trace, cluster, `group` or `user`, the name of that group or user, and role."""
 
 EVERY = ""
-"""Empty name: in a `Place` it means all; as the cluster of a floor or brake, that the killed job reported none."""
+"""Empty name. In a `Place` it means all; as the cluster of a floor or brake, it means that the job reported none."""
 
 
 Scope = tuple[str, str, str, str, str]
 """Scope of a brake: trace, cluster, task type, user and group.
 
-Of the last two one is empty: the brake is on the other one; if both are empty, on the whole task type.
+User or group is empty: the brake is on the other one. If both are empty, it is on the whole task type.
 """
 
 
@@ -128,7 +128,7 @@ class Learned:
     def memory_floor_gib(
         self, trace: str, cluster: str | None, group: str | None, role: str, user: str | None = None
     ) -> float:
-        """Return the memory, with a margin, below which similar jobs were killed; NaN if no similar job was killed.
+        """Return the memory below which similar jobs were killed, plus a margin; NaN if no similar job was killed.
 
         Similar jobs have the same group and role. For a job without a group, similar jobs have no group, and
         the same user and role.
@@ -148,7 +148,7 @@ class Learned:
 
 @dataclass(slots=True, kw_only=True)
 class _Floor:
-    """A floor, the largest allocation that was killed, and the runs in a row below it that are believed and bounded."""
+    """A floor, the largest allocation of a killed job, and the runs in a row below it, believed and bounded."""
 
     floor_gib: float
     killed_gib: float
@@ -208,7 +208,7 @@ class FeedbackState:
             self._move_floor(change)
 
     def _count_harm(self, row: Outcome) -> None:
-        """Add a job to the windows of its group, its user and its type, and set the brakes whose limit it exceeds.
+        """Add a job to the windows of its group, user and type, and set the brakes whose limits are then exceeded.
 
         A brake needs harm from several sources: jobs of a group, groups of a user, users of a type.
         """
@@ -229,9 +229,9 @@ class FeedbackState:
                 self.brakes[scope] = self.unwritten[scope] = Stop(scope=scope, why=why, since=row.at)
 
     def _harm_to(self, row: Outcome, own: Scope) -> str | None:
-        """Return what harm a job came to because it was shrunk; None if to none, or if it may have other causes.
+        """Return the harm to a job because it was shrunk; None without harm, or if it may have other causes.
 
-        A job that failed at once or ran long counts if those of its group (`own`) with all CPUs and GPUs rarely do.
+        A job that failed at once or ran long counts if its group's unshrunk jobs (`own`) rarely do so.
         """
         shrunk = shrunk_resources(row)
         if "mem_gib" in shrunk and row.outcome == OOM:
@@ -279,7 +279,7 @@ def _raise(floors: dict[K, _Floor], key: K, row: Outcome) -> None:
 
 
 def _calm(floors: dict[K, _Floor], key: K, row: Outcome) -> None:
-    """Lower a floor after enough runs in a row that used less, or count them anew."""
+    """Lower a floor after enough runs in a row that used less; restart the count after a run that used more."""
     floor = floors.get(key)
     if floor is None or row.mem_max_gib is None:
         return
@@ -312,7 +312,7 @@ def _scopes(row: Outcome) -> Iterator[tuple[Scope, str]]:
 
 
 def ran_badly(row: Outcome) -> str | None:
-    """Return in words that a job failed within `BROKEN_S`, timed out, or took over `LATE` times its p90; else None."""
+    """Return in words if a job failed within `BROKEN_S`, timed out, or took over `LATE` times its p90; else None."""
     if row.outcome == "failed" and row.run_s < BROKEN_S:
         return "failed at once"
     late = row.outcome == "completed" and row.p90_s is not None and row.run_s > LATE * row.p90_s

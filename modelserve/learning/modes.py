@@ -69,7 +69,7 @@ def set_mode(
 
 
 def _note(change: ModeSet | Reset, champions: Collection[str]) -> str | None:
-    """Return that no model serves the trace or task type of a mode that was set, or None."""
+    """Return a note if no model serves the trace or task type of a mode that was set, else None."""
     if isinstance(change, Reset) or not change.mode:
         return None
     types = [name.rpartition(".")[2] for name in champions if name.split(".")[1] == change.trace]

@@ -66,14 +66,14 @@ class Snapshot:
 
 
 def of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | None, task_type: str) -> Held | None:
-    """Return what is held for a job: under the model name of its workload if there is one, else of its task type."""
+    """Return the entry for a job: under the model name of its workload if present, else of its task type."""
     names = (f"{kind}.{trace}.{part}" for part in (workload, task_type) if part is not None)
     return next((held[name] for name in names if name in held), None)
 
 
 @dataclass(slots=True)
 class _Work:
-    """The contents of the next snapshot while a refresh builds it, and what was done so far."""
+    """The contents of the next snapshot while a refresh builds it, and the reloads so far."""
 
     models: dict[str, ServedModel]
     failures: dict[str, str]
@@ -201,7 +201,7 @@ class ModelSet:
 
 
 def _same(models: Mapping[str, ServedModel], others: Mapping[str, ServedModel]) -> bool:
-    """Return whether two mappings hold the very same models."""
+    """Return whether two mappings hold identical model objects."""
     return models.keys() == others.keys() and all(model is others[name] for name, model in models.items())
 
 

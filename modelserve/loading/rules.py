@@ -1,6 +1,6 @@
-"""The compiled rules of placements; until a worker has loaded them, Python decides unless that takes half a minute.
+"""The compiled rules of placements; until a worker has loaded them, Python decides if it needs under half a minute.
 
-If numba's cache lacks them, a process of low priority compiles them: in the worker, that would delay its calls.
+If numba's cache lacks the rules, a process of low priority compiles them; in the worker this would delay calls.
 """
 
 import os

@@ -30,7 +30,7 @@ RESPONSES: Final = RowBuilder.of(RESPONSE_CONTRACT, relative=False)
 
 @dataclass(slots=True)
 class Learning:
-    """The combination of a served model: as trained (`start`), and of each cluster as of the change number `seq`.
+    """The combination of a served model: as trained (`start`), and per cluster after the change number `seq`.
 
     Each cluster learns from its own jobs only. `of_cluster` is replaced in one assignment; calls read it once.
     """

@@ -31,7 +31,7 @@ STATE: Final = ".sync.json"
 STATE_LIMIT_BYTES: Final = 65_536
 
 END_WITHIN_S: Final = 2
-"""Seconds after SIGTERM or SIGINT for the running round to end; then the process ends in the middle of it."""
+"""Seconds after SIGTERM or SIGINT for the running round to end; after them the process ends anyway."""
 
 KEPT_VERSIONS: Final = 5
 """Number of newest former champions that are kept per model, so that their responses can be explained."""

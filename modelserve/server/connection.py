@@ -23,9 +23,9 @@ __all__ = ["BoundedConfig"]
 HEAD_LIMIT_BYTES: Final = 65_536
 """Maximum size of a request head (request line and headers); httptools itself has no limit."""
 SETTLED_S: Final = 1.0
-"""Minimum seconds for which a connection has been idle before it may be closed to accept a new one."""
+"""Idle seconds after which a connection may be closed to accept a new one."""
 HALF_OPEN_S: Final = 0.1
-"""The same for a connection that has not sent a whole request head yet; clients send one as soon as they connect."""
+"""The same, for a connection without a whole request head yet; clients send the head as soon as they connect."""
 LOOKED_AT: Final = 8
 """Maximum number of waiting connections that are checked, longest wait first, to find one to close."""
 BACKLOG: Final = 4096
@@ -108,7 +108,7 @@ class Connection(HttpToolsProtocol):
             self.app = overloaded
 
     def _made_room(self, *, crowded: bool) -> bool:
-        """Close the connection that has waited longest, a half-open one if possible; return False if none may go."""
+        """Close the connection that has waited longest, if possible a half-open one; return False if there is none."""
         for waiting, settled_s in ((self._half_open, HALF_OPEN_S), (self._idle, SETTLED_S)):
             for each in islice(waiting, LOOKED_AT):
                 if each._may_go(0.0 if crowded else settled_s):
@@ -147,7 +147,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        """Record that the request head is complete, and refuse it if two readers of it might disagree."""
+        """Record that the request head is complete; refuse it if two parsers could read it differently."""
         self.waits_since, self._head_bytes, self.in_body = None, 0, True
         self._half_open.pop(self, None)
         self._idle.pop(self, None)
@@ -206,8 +206,9 @@ class Connection(HttpToolsProtocol):
 class Lingering:
     """A transport that sends a response in one piece, and stays open while the body of its request still arrives.
 
-    Uvicorn writes the head and the body of a response apart. What is written in one turn of the event loop is sent
-    together: a proxy whose server dies has then seen nothing of a small response, and can ask another server.
+    Uvicorn writes the head and the body of a response separately. Here all that is written in one turn of the event
+    loop is sent together. If the server dies, a proxy has then received no part of a small response, and can ask
+    another server.
 
     Closing a socket with unread bytes (after an early 413) resets the connection, and the client loses the response. So
     the rest of the body is read and dropped until it ends or `Connection.sweep` closes the connection.

@@ -1,4 +1,4 @@
-"""What the server takes from its surroundings, and what it gives its processes.
+"""The environment of the server: what it needs from the system, and what its processes get.
 
 It takes an address, a TLS certificate and open files. Each process gets the settings as variables, a folder of shared
 metrics, a log, and a pipe to the supervisor: a socket as standard input. The child sends signs of life (empty lines)

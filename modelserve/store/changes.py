@@ -73,8 +73,8 @@ class Reset:
 class Brake:
     """A stop to shrinking a group, a user or a task type in one cluster, since too many of its shrunk jobs were harmed.
 
-    It holds until a later release. An empty cluster means the jobs without one. If
-    both user and group are empty, the whole task type is stopped.
+    It holds until its release. An empty cluster means jobs without one. If user and group are empty, it stops the whole
+    task type.
     """
 
     trace: str
@@ -122,7 +122,7 @@ def known_reports(connection: Connection, rows: Iterable[Finished]) -> Known:
 def status_of(row: Finished, known: Known) -> Status:
     """Return whether a report is new, or repeats or contradicts an earlier one of the job by its reporter.
 
-    Reports by others, or of less trust, do not count; a kill for memory contradicts only another kill for memory.
+    Reports by others, or of less trust, are ignored; a kill for memory is compared only with another kill for memory.
     """
     least = TRUSTS.index(row.kind)
     said = [each for each in known[row.identity] if each.caller == row.caller and TRUSTS.index(each.kind) >= least]

@@ -34,12 +34,12 @@ Trust = Literal["shown", "bounded", "believed"]
 """How far a report of a finished job counts (`modelserve.learning.feedback`); it is the report's kind of change."""
 BELIEVED: Final = "believed"
 TRUSTS: Final[tuple[Trust, ...]] = ("shown", "bounded", "believed")
-"""From the least to the most."""
+"""Levels of trust, the lowest first."""
 OOM: Final = "oom"
 """The outcome of a job that was killed because it ran out of memory."""
 RESOURCES: Final = ("cpu_cores", "mem_gib", "gpus")
 ScoredBy = Literal["run_time", "usage"]
-"""Which of the two models that predicted a job."""
+"""Which of a job's two models: that of run time, or that of use."""
 Identity = tuple[str, str, str, str]
 """Key of a finished job: trace, cluster (empty if none was named), job id and role."""
 

@@ -87,8 +87,8 @@ CHANGES: Final = Table(
 )
 """All changes that workers learn from, one row each; `modelserve.store.changes` has the columns of each kind.
 
-A report is one row, whose kind is how far it counts; a reporter has one of a job, and one more if that says that the
-job was killed for memory. An empty cluster means that none was named.
+A report is one row; its kind is its trust. A reporter has one of a job, and a second only of a kill for memory. An
+empty cluster means that none was named.
 """
 
 ANSWERS: Final = Table(
@@ -275,7 +275,7 @@ class Store:
 
     @property
     def lost(self) -> bool:
-        """Whether the file of an SQLite store was removed or replaced; what is written to it then is lost."""
+        """Whether the file of an SQLite store was removed or replaced; later writes to it are lost."""
         try:
             return self.file is not None and Path(self.file[0]).stat().st_ino != self.file[1]
         except OSError:

@@ -1,7 +1,7 @@
 """Compiled evaluation of trees: takes microseconds per row, and gives the same bits as XGBoost.
 
-A row that follows one with nearly the same values, such as the candidate requests of a job, takes over its leaf of
-every tree in which no split on the path uses a changed column.
+Successive rows often differ in few columns, such as the candidate requests of a job. A row keeps the previous row's
+leaf in every tree where no split on the path uses a changed column.
 """
 
 from collections.abc import Callable
