@@ -23,7 +23,7 @@ class Column:
     """A column of a canonical table.
 
     `kind` is its type and `says` its meaning. `key` is true if it is part of the table's key. `least` is the minimum
-    value and `one_of` lists the allowed texts; if empty, any text is allowed.
+    value. `one_of` lists the allowed texts; if the list is empty, any text is allowed.
     """
 
     kind: Kind

@@ -67,7 +67,7 @@ _ORDER: Final = ("submit_ts", "cluster", "job_id", "role")
 
 EVENT_KINDS: Final = ("submitted", "started", "ended", "measured")
 WEIGHTED_KINDS: Final = ("started", "ended")
-"""Kinds of events with running sums of job weights; the started sum minus the ended sum is that of running jobs."""
+"""Kinds of events with running sums of job weights; started jobs minus ended jobs is the sum of running jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

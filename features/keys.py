@@ -200,7 +200,7 @@ class Events:
         return begin, stop
 
     def newest(self, begin: IntArray, stop: IntArray, last: int) -> tuple[IntArray, BoolArray]:
-        """Return the rows of the `last` newest events per span (n, last), newest first, and which entries hold one."""
+        """Return rows of the `last` newest events per span (n, last), newest first, and which entries are filled."""
         places = stop[:, None] - 1 - np.arange(last)
         held = places >= begin[:, None]
         if not len(self.rows):

@@ -136,7 +136,7 @@ class Glance:
 
 
 def newest_rows(glances: Sequence[Glance], kind: str, last: int) -> Rows:
-    """Return the rows of each glance's newest events of a kind (n, last), newest first, and which entries hold one."""
+    """Return rows of each glance's newest events of a kind (n, last), newest first, and which entries are filled."""
     rows = np.zeros((len(glances), last), dtype=np.int64)
     stops = [glance.stop(kind) for glance in glances]
     for i, (glance, stop) in enumerate(zip(glances, stops, strict=True)):
@@ -266,7 +266,7 @@ _LOOKS: Final = (Recent, Load, Newest)
 
 @lru_cache(maxsize=256)
 def _moving(measures: tuple[str, ...], stats: tuple[str, ...]) -> Moving:
-    """Return the same object for the same lookups, as `_windows`."""
+    """Return one shared object for equal lookups, like `_windows`."""
     return Moving([MEASURES[measure] for measure in measures], np.array([*map(STATS.index, stats)], dtype=np.int64))
 
 

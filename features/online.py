@@ -1,4 +1,4 @@
-"""The history of one trace in the service, which grows as ended runs are reported; safe across threads.
+"""The history of one trace in the service, which grows with reports of ended runs; safe to use from several threads.
 
 Lookups are for one job at a time, and give the same results as in a `History` of the same jobs.
 """
@@ -31,13 +31,13 @@ MAX_FED_ROWS: Final = 5_000
 GROWTH_ROWS: Final = 50_000
 """Maximum number of rows that a cluster may have above its initial number; the earliest submissions are dropped.
 
-That is one day of submissions of the busiest published trace, and enough: no feature reads more than a thousand jobs of
-a key.
+That is one day of submissions of the busiest published trace. It is enough, because no feature reads more than a
+thousand jobs of a key.
 """
 
 
 class OnlineHistory:
-    """A history to which runs can be added and from which users can be removed. Hold `lock` for lookups of one state.
+    """A history to which runs can be added. Hold `lock` while several lookups must see the same state.
 
     `templates` holds what `features.rows` computed for the parts of keys. For jobs submitted after the latest known
     submission, lookups are exact up to `GROWTH_ROWS` added rows per cluster; for earlier ones, rows may be dropped.

@@ -208,7 +208,7 @@ class RowBuilder:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """What the rows of jobs with equal key parts share while nothing happens under their keys.
+    """The values that rows of jobs with equal key parts share until the next event under their keys.
 
     It holds for moments after `after_us`, up to `upto_us`. `moving` are the plans that also depend on the moment.
     """
@@ -245,7 +245,7 @@ class _Seen:
         return found
 
     def unchanged(self) -> tuple[list[int], list[int]]:
-        """Return between which events, under all keys looked up, each job's moment is."""
+        """Return for each job the times of the last event before its moment and of the next one, over all its keys."""
         after_us, upto_us = [-NEVER] * self.count, [NEVER] * self.count
         for glances, held in self._found.values():
             for i, glance in zip(held, glances, strict=True):

@@ -70,7 +70,8 @@ _SIZE: Final = re.compile(r"(?<![0-9])([1-9][0-9]{0,2}) ?gi?b?(?![a-z0-9])")
 class Cards(Mapping[str, float]):
     """Memory of one device in GiB by GPU type, which is listed here in any common spelling, or names its size.
 
-    Of alternatives, as in T4|V100, it is the smallest; a size above that of every listed card is not one of its memory.
+    For alternatives, as in T4|V100, it is the smallest memory. A number above the memory of every listed card is no
+    size.
 
     >>> cards = Cards({"T4": 16.0, "RTX4090": 24.0, "H100": 80.0})
     >>> cards["Tesla-T4"], cards["NVIDIA GeForce RTX 4090"], cards["nvidia_a100_80gb_pcie"], cards["H100|T4"]

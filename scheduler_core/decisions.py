@@ -65,7 +65,7 @@ class Decision:
 
 
 def place_queue(snapshot: Snapshot, *, compiled: bool | None = None) -> list[Decision]:
-    """Decide for each waiting job, in the order of the snapshot, where it starts now or why it waits.
+    """Decide where each waiting job starts now or why it waits, in the order of the snapshot.
 
     `compiled` is as in `scene.Scene`; a `BadInput` begins with the field of the snapshot that is wrong.
 
@@ -97,7 +97,7 @@ def load_rules(*, compiling: bool = True) -> bool:
 
 
 def _waits(after: Round) -> Iterator[tuple[int, Decision]]:
-    """Yield by serial why each job waits; what it lacks is counted on the machines as they are after the round."""
+    """Yield by serial why each job waits; machines that lack a resource are counted after the round."""
     scene, known = after.scene, dict[Hashable, tuple[str, dict[str, int]]]()
     for serial, (hold, head) in holds_of(after).items():
         job = scene.jobs[serial]
@@ -120,7 +120,7 @@ def why_waits(after: Round, serial: int, hold: Hold, head: int | None) -> tuple[
 
 
 def holds_of(after: Round) -> dict[int, tuple[Hold, int | None]]:
-    """Return why each job waits, by serial; if a rule holds it back for the head of the queue, also the head.
+    """Return why each job waits, by serial; and the head of the queue, if a rule protects the head from the job.
 
     Jobs are in queue order; those that can never fit come last.
     """

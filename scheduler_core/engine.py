@@ -48,7 +48,7 @@ def begun(
     horizon_s: float,
     target: TargetWorkload | None = None,
 ) -> State:
-    """Return the state before the first arrival; `target` is what placements by device aim at.
+    """Return the state before the first arrival; placements by device keep GPUs usable for the workload `target`.
 
     If GPUs are shared by device, requests of more than one GPU must be whole GPUs.
     """
@@ -69,7 +69,7 @@ def begun(
 
 
 def run(state: State, goals: Sequence[tuple[int, Goal]] = (), *, compiled: bool) -> State:
-    """Run a state until its horizon, or until nothing more happens; return it with a log that is long enough.
+    """Run a state until its horizon, or until nothing more happens; return it. Its log is lengthened as needed.
 
     `goals` are pairs of a number of arrivals and the target workload from then on, in order.
     """
@@ -110,17 +110,17 @@ COMPILING_S: Final = 30.0
 
 
 def effort_s(jobs: int, machines: int, rules: Discipline) -> float:
-    """Estimate for how many seconds Python decides on so many jobs.
+    """Estimate the seconds that Python needs to schedule so many jobs.
 
-    Placements by device look at more of a machine. Preemption tries jobs again at every quantum: 851 jobs on 4 machines
-    took 0.3 s by fifo, 7 s by srtf and las.
+    Placements by device need longer, because they compare devices. Preemption tries jobs again at every quantum: 851
+    jobs on 4 machines took 0.3 s by fifo, 7 s by srtf and las.
     """
     per_machine = 25 if rules.placement in PLACEMENTS and PLACEMENTS[rules.placement].by_device else 1
     return jobs * (100 + per_machine * machines) * (40 if rules.preempts() else 1) / 500_000
 
 
 def pays(python_s: float) -> bool:
-    """Return whether compiled rules are ready sooner than Python has run for `python_s` seconds."""
+    """Return whether loading or compiling the rules takes less than `python_s`, the seconds that Python would need."""
     if advance.is_loaded or python_s >= COMPILING_S:
         return True
     return python_s >= LOADING_S and advance.is_ready
@@ -135,7 +135,7 @@ def demand_of_row(jobs: Jobs, row: int, units: IntArray, discipline: Discipline)
 
 
 def distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the number of each row of a matrix, equal for equal rows, and the first row of each number.
+    """Return a number for each row of a matrix, the same for equal rows, and the first row with each number.
 
     >>> [part.tolist() for part in distinct(np.array([[5, 1], [7, 1], [5, 1]]))]
     [[0, 1, 0], [0, 1]]

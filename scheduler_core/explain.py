@@ -30,8 +30,8 @@ MOST_CUT: Final = 0.9
 class Change:
     """One change with which a job would start now: of its own request and constraints (`job`), or of running jobs.
 
-    `field` names what changes. `ended` are the running jobs that would have to end, `in_s` the seconds until they
-    should have, inf if unknown.
+    `field` names what changes. `ended` are the running jobs that would have to end, `in_s` the seconds until their
+    expected ends (inf if unknown).
     """
 
     field: str
@@ -145,7 +145,7 @@ def _span(seconds: float) -> str:
 
 
 def _changes(after: Round, serial: int) -> Iterator[Change]:
-    """Yield the changes that start a job now, each tried; at its turn, jobs behind it have not started."""
+    """Yield the changes that start a job now; each was tried at the job's turn, before the jobs behind it started."""
     scene = after.scene
     job = scene.jobs[serial]
     behind = [each for each in after.started if after.order(each) > after.order(serial)]

@@ -1,7 +1,7 @@
-"""Fragmentation: how much free GPU of a machine a target workload could not use.
+"""Fragmentation: the free GPU capacity of a machine that a target workload could not use.
 
-`kernels.scores` computes the same for placements, machine by machine; `node_ranks` orders machines by it for schedulers
-that ask for a score of every machine instead of one machine, and count GPUs without telling devices apart.
+`kernels.scores` computes the same for placements, machine by machine. `node_ranks` ranks all machines by it, for
+schedulers that need a score of every machine and do not distinguish devices.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class FreeNodes:
 def fragmented(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
     """Return the free milli-GPUs of each machine that pods of the target could not use (n,), summed over the pods.
 
-    A machine that can host a shape has lost to it the free GPU of devices with too little for it; any other machine all
-    of its free GPU, also to shapes without GPUs.
+    If a machine can host a shape, the shape cannot use the devices with too little free GPU. If the machine cannot host
+    it, the shape can use none of the machine's free GPU; this also counts for shapes without GPUs.
     """
     free, devices = nodes.devices.sum(axis=1), nodes.devices[:, None, :]
     large = devices >= target.milli[None, :, None]

@@ -1,4 +1,4 @@
-"""Gangs: their demands and allocations in integer units, which make allocating and releasing exact; and their devices.
+"""Gangs: their demands, allocations and devices. Integer units make allocating and releasing exact.
 
 Arrays of free milli-GPUs have the shape (machines, most GPUs of any machine), with 0 where a machine has no such device
 or is down. `placement` chooses machines.

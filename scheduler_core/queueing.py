@@ -43,7 +43,7 @@ class Jobs:
 
     @classmethod
     def of(cls, units: IntArray, gpu_type: IntArray, gpu_types: tuple[str, ...], **given: Any) -> "Jobs":
-        """Return jobs that request these units and types; by default one instance each, and none ever ends."""
+        """Return jobs that request these units and types; by default each has one instance and never ends."""
         count = len(units)
         endless, no = np.full(count, np.inf), np.zeros(count, dtype=np.bool_)
         columns: dict[str, Any] = {

@@ -1,9 +1,9 @@
 """Reservations of running jobs from their own samples: mean, spread and memory, job by job, without history.
 
 A job in probation keeps its request. Then it reserves the mean and the standard deviation of its samples of CPU and GPU
-compute, and its largest memory sample with a margin. The mean is the recent one where that is larger. Free capacity
-then bounds the risk that running jobs together want more than a machine has. The service calls this module; the
-rules of one job are in `kernels.reserving`, which the simulation of shared machines compiles.
+compute, and its largest memory sample with a margin. If the recent mean is larger, it replaces the mean. Free capacity
+then bounds the risk that running jobs together want more than a machine has. The service calls this module; the rules
+of one job are in `kernels.reserving`, which the simulation of shared machines compiles.
 
 References
 ----------
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class ReserveReason(StrEnum):
-    """Why a job's reservation has its size; codes are places in this order."""
+    """Why a job's reservation has its size; a reason's code is its position in this list."""
 
     PROBATION = "probation"
     STALE = "stale"
@@ -139,7 +139,7 @@ AHEAD_S: Final = 60.0
 
 
 class SampleFault(StrEnum):
-    """Why a sample is refused; codes of faults are places in this order, from 1 on."""
+    """Why a sample is refused; a fault's code is its position in this list, from 1 on."""
 
     NOT_FINITE = "not_finite"
     NEGATIVE = "negative"
@@ -164,7 +164,7 @@ class SampleFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """At most m samples of each of n running jobs, in the order of time, each value of one instance.
+    """At most m samples of each of n running jobs in order of time; values are per instance.
 
     `count` (n,) is the number of samples of each job; further places hold NaN. `at_s` (n, m) is the time of each sample
     in seconds since the job's start. `use` (n, m, 4) are CPU cores, GPUs, GiB of memory, and GPU memory in GPUs. `sent`
@@ -330,7 +330,7 @@ SLACK: Final = 1e-9
 def free_capacity(
     capacity: FloatArray, machine: IntArray, instances: FloatArray, mean: FloatArray, spread: FloatArray, z: float
 ) -> FloatArray:
-    """Return the capacity (m,) that newcomers of constant use may take on each machine; it can be negative.
+    """Return the capacity (m,) that new jobs of constant use may take on each machine; it can be negative.
 
     It is the capacity minus the sum of means minus z times the root of the summed variances: jobs are taken as
     independent. Entry i of the other arrays (k,) is a job with `instances[i]` instances on machine `machine[i]`, each
@@ -346,7 +346,7 @@ def free_capacity(
 
 
 def admits(free: FloatArray, variance: FloatArray, mean: float, spread: float, instances: int, z: float) -> BoolArray:
-    """Return which machines (m,) can host a gang whose instances reserve `mean` and `spread`, each machine all of it.
+    """Return which machines (m,) can host a whole gang whose instances reserve `mean` and `spread`.
 
     `free` (m,) is what `free_capacity` returned, and `variance` (m,) the sum of variances of the jobs already there.
 

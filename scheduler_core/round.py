@@ -69,7 +69,7 @@ class Round:
         return self._hosted[demand]
 
     def order(self, serial: int) -> tuple[float, int]:
-        """Return a key that sorts jobs in queue order; under `drf`, as if no user held resources."""
+        """Return a key that sorts jobs in queue order; under `drf`, no user counts as holding resources."""
         rank = self.state.queue.jobs["rank"]
         return float(rank[serial]), serial
 
@@ -109,14 +109,14 @@ class Round:
         return list(zip(hosts, counts, devices, strict=True))
 
     def end_s(self, serial: int) -> float:
-        """Return in how many seconds a running job should have ended; inf if unknown."""
+        """Return the seconds until a running job's expected end; inf if unknown."""
         return max(float(self.state.queue.jobs["predicted_s"][serial]), 0.0)
 
     def freeing(self, serial: int, among: Collection[int], gone: Collection[int] = ()) -> list[int]:
         """Return which of the running jobs `among` must end before a waiting job fits, empty if that does not suffice.
 
-        Jobs end in order of expected end until the job fits. Those whose end it does not need are then left out. The
-        jobs `gone` have ended before.
+        Jobs end in order of expected end until the job fits; jobs whose end is not needed are then left out. The jobs
+        `gone` have ended already.
         """
         rows, at = self.rows, self.bucket(serial)
         instances = rows.queue.buckets[at].instances
@@ -142,7 +142,7 @@ class Round:
         return needed
 
     def reservation(self, head: int) -> tuple[float, Room]:
-        """Return when the head of the queue should start, and the capacity that is free now and it will not need."""
+        """Return when the head of the queue should start, and the capacity free now that the head will not need."""
         reserve(self.rows, head)
         narrow(self.rows, 0, len(self.state.cluster.away))
         return float(self.rows.queue.tally[0].shadow_s), self._room(self.state.scratch.bare)
@@ -168,7 +168,7 @@ class Round:
 
 
 def round_of(scene: Scene, changed: Mapping[int, QueuedJob] | None = None, ended: Collection[int] = ()) -> Round:
-    """Run the round that follows, with some waiting jobs changed, and some running jobs ended."""
+    """Run the next round with some waiting jobs changed and some running jobs ended."""
     columns = scene.columns({**scene.jobs, **(changed or {})})
     runs = {serial: allocation for serial, allocation in scene.running.items() if serial not in ended}
     return Round(scene, run(scene.state(columns, scene.rules, runs, list(scene.jobs)), compiled=scene.compiled))

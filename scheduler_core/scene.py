@@ -1,6 +1,6 @@
 """The cluster of a snapshot before the next round, with the constraints of jobs as classes of machines.
 
-Checks what belongs together: names, machines that exist, room for every running job.
+It checks that names are unique, that named machines exist, and that every running job has room.
 """
 
 import math
@@ -35,13 +35,13 @@ from scheduler_core.target import target_of
 from scheduler_core.types import RESOURCES, FloatArray, Request
 
 NO_MACHINE: Final = "-"
-"""Label that no machine has, for a job that no machine may run."""
+"""Label without a machine, for a job that may run on no machine."""
 
 
 class Scene:
     """The cluster of a snapshot before the round that would start jobs of its queue.
 
-    `room` is what is free beside the running jobs, also on the machines marked in `closed` (machines,).
+    `room` is the free capacity beside the running jobs, also on the machines marked in `closed` (machines,).
 
     Serials number the running jobs, then the queue, in the order of the snapshot; `names` are their ids. GPU types,
     GPU memory and named machines become one label per class of machines, in place of the GPU type.
@@ -89,7 +89,7 @@ class Scene:
         return self._demand(job.request, job.instances, self._allowed[constraints])
 
     def columns(self, jobs: Mapping[int, QueuedJob], run_s: FloatArray | None = None) -> Jobs:
-        """Return the running jobs and these waiting ones as columns; without `run_s` (n,) none ever ends."""
+        """Return the running jobs and these waiting jobs as columns; without `run_s` (n,) no job ever ends."""
         running = self.snapshot.running
         demands = [*(each.demand for each in self.running.values()), *(self.demand(job) for job in jobs.values())]
         units = np.array([demand.units for demand in demands], dtype=np.int64).reshape(-1, 3)
@@ -120,7 +120,7 @@ class Scene:
         waiting: Sequence[int],
         horizon_s: float = 0.0,
     ) -> State:
-        """Return the state in which jobs run on these allocations and others wait; the rest has ended."""
+        """Return the state in which some jobs run on these allocations and others wait; all further jobs have ended."""
         ended = [allocation for serial, allocation in self.running.items() if serial not in runs]
         room = in_arrays(self.room.with_(ended).only(~self.closed))
         state = begun(columns, self.cluster, rules, horizon_s=horizon_s, target=self.target)
@@ -178,7 +178,7 @@ class Scene:
             )
 
     def _start_running(self, demands: Sequence[Demand]) -> dict[int, Allocation]:
-        # Jobs whose GPUs are named go first: the others take GPUs that are left.
+        # Jobs whose GPUs are named go first; other jobs take the GPUs that are left.
         order = sorted(enumerate(self.snapshot.running), key=lambda each: not all(s.devices for s in each[1].spots))
         room, free = self.room, self.room.free.tolist()
         devices, tenants = (None if each is None else each.tolist() for each in (room.devices, room.tenants))
@@ -223,7 +223,7 @@ class Scene:
         return tuple(taken)
 
     def _hold_the_rest(self) -> None:
-        """Take what is neither free nor held by a listed job."""
+        """Take the capacity that is neither free nor held by a listed job."""
         room, held = self.room, list[Allocation]()
         for at, state in enumerate(self.snapshot.machines):
             if not state.free_devices and all(math.isnan(free) for free in state.free.row()):
@@ -249,7 +249,7 @@ class Scene:
 
 
 def _rest_of_devices(at: int, state: MachineState, left: Sequence[int], rest: int) -> Taken:
-    """Return what others hold of each GPU of a machine; if only their sum is known, they hold the last GPUs."""
+    """Return what unlisted jobs hold of each GPU of a machine; if only the sum is known, they hold the last GPUs."""
     if not state.free_devices:
         held = [0] * len(left)
         for device in reversed(range(len(left))):
@@ -271,7 +271,7 @@ def _rest_of_devices(at: int, state: MachineState, left: Sequence[int], rest: in
 
 
 Kind = tuple[str | None, float, str | None]
-"""GPU type, memory of each GPU, and name if a job names the machine: what constraints of jobs look at."""
+"""Properties of a machine that constraints of jobs use: GPU type, memory of each GPU, and name if a job names it."""
 
 
 def _constraint(

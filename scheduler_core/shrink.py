@@ -1,6 +1,6 @@
 """Algorithm 1: how far each over-claimed request can shrink without a longer run time, and why.
 
-It has no side effects besides those of the predictor. In the comments n is the number of jobs, A that of alphas.
+It has no side effects besides those of the predictor. In the comments n is the number of jobs, A the number of alphas.
 """
 
 import math
@@ -102,7 +102,7 @@ def unchanged_request(job: Job, reason: Reason, *, note: str = "") -> Recommenda
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What is known of n jobs before their requests are varied.
+    """The data of n jobs before their requests are varied.
 
     `floors` (n, 3) are NaN where unknown. `measured` (n, 3) marks resources that may shrink: those with a floor and
     no `unusual` request, all under guard `none`. `raises` (n, 3) are the floors, without any assumed card, of resources
@@ -166,7 +166,7 @@ def _known(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> _
 
 
 def _asked(predict: Callable[[], Answer]) -> Answer:
-    """Return a predictor's answer; raise any exception of it as `PredictorUnavailable`."""
+    """Return a predictor's answer; raise any of its exceptions as `PredictorUnavailable`."""
     try:
         return predict()
     except PredictorUnavailable:
@@ -387,7 +387,7 @@ def advised(jobs: Sequence[Job], scale: Scale) -> list[Recommendation]:
 
 
 def _fault(job: Job, answer: Recommendation) -> str:
-    """Return why an answer cannot be the recommendation of a job; empty if it can."""
+    """Return why an answer is no valid recommendation for a job; empty if it is valid."""
     if not isinstance(answer, Recommendation):
         return f"found a {type(answer).__name__}, expected a recommendation"
     if answer.job_id != job.job_id:

@@ -74,8 +74,8 @@ class QueuedJob:
 class Snapshot:
     """The machines, the running jobs and the queue of a cluster, and the rules by which jobs start.
 
-    Preemption is never used. GPUs are shared by device if the rules or the placement say so, or if the rules leave it
-    open and any GPU is named.
+    Preemption is never used. GPUs are shared by device if the rules or the placement require it, or if the rules leave
+    it open and any GPU is named.
     """
 
     machines: tuple[MachineState, ...]

@@ -111,8 +111,8 @@ class RunTimes:
 class PeakUse:
     """Predicted peak use per instance (an upper quantile), one value per job, NaN where unknown.
 
-    `runs` is the number of measured runs that support each job's prediction. `usual` (n, 3) is the largest request that
-    is usual for each job's group; a request far above it says that the job differs from those measured.
+    `runs` is the number of measured runs that support each job's prediction. `usual` (n, 3) is the largest usual
+    request of each job's group; a job with a far larger request may differ from the measured jobs.
     """
 
     cpu_cores: FloatArray
@@ -142,15 +142,15 @@ class Recommendation:
     Where known, `lower_bound <= target <= request`. A lower bound is NaN if the resource has neither floor nor minimum.
     A resource that the trace does not record is NaN everywhere and absent from `reasons`.
 
-    `reasons` tells why each resource has its target: `shrunk` if the factor alpha set it, `floor` if the floor of peak
-    use or the minimum did. `too_little` marks a resource whose predicted peak use exceeds its request; the target stays
-    at the request, and `raise_to` is the floor, NaN for other resources. `not_measured` marks a resource without floor
-    although similar jobs were measured, `above_usual` one of which its group usually asks for far less. `alpha` is the
-    factor that Algorithm 1 accepted, 1 if it accepted none. Run times are predictions for the accepted candidate;
-    resources outside the model's training range are predicted at their request.
-    `run_time_change` is relative to the run time at the request: 0 if all resources are outside the range, NaN without
-    a prediction. `model_decided` is true if the target differs from the one that floors alone give. `runs` is the
-    number of measured runs that support the floor; `note` is the error message of a failed predictor.
+    `reasons` holds the reason for each resource's target: `shrunk` if the factor alpha set it, `floor` if the floor of
+    peak use or the minimum set it. `too_little` marks a resource whose predicted peak use exceeds its request; the
+    target stays at the request, and `raise_to` is the floor, NaN for other resources. `not_measured` marks a resource
+    without floor although similar jobs were measured, `above_usual` a request far above the group's usual one. `alpha`
+    is the factor that Algorithm 1 accepted, 1 if it accepted none. Run times are predictions for the accepted
+    candidate; resources outside the model's training range are predicted at their request. `run_time_change` is
+    relative to the run time at the request: 0 if all resources are outside the range, NaN without a prediction.
+    `model_decided` is true if the target differs from the one that floors alone give. `runs` is the number of measured
+    runs that support the floor; `note` is the error message of a failed predictor.
     """
 
     job_id: str

@@ -1,4 +1,4 @@
-"""Features of the load at submission: the running jobs with the same key, and the time since one ended.
+"""Features of the load at submission: the running jobs with the same key, and the time since one of them last ended.
 
 Only jobs submitted strictly before the job count, each in the state it had at the job's submission.
 """
@@ -52,7 +52,7 @@ MEASURES: Final[dict[str, Measure]] = {
 }
 """Measures by name: times in seconds, or a number of jobs."""
 STEADY: Final = frozenset({"running_jobs"})
-"""Measures that stay equal until the next event under their key; the others also change with the moment."""
+"""Measures that stay equal until the next event under their key; other measures also change with time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Features of the newest submissions with the same key: how long those jobs had run, and the burst the job continues.
 
 Jobs that still run count with their run time so far, as censored observations of Kaplan-Meier curves. So long jobs
-count before they end.
+count even before they end.
 """
 
 from collections.abc import Mapping, Sequence

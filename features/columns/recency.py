@@ -139,7 +139,7 @@ def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
 
 
 def of_spans(windows: Plan, values: Mapping[str, FloatArray], newest: Callable[[str, int], Rows]) -> FloatArray:
-    """Return the planned lookups, all of one key, for n timelines (n, looks).
+    """Return the results (n, looks) of the planned lookups, all of one key, for n timelines.
 
     `newest(kind, last)` returns the rows of the newest events of a kind, shape (n, last), as `Events.newest` does.
     """
@@ -168,13 +168,13 @@ def _sample(values: FloatArray, rows: IntArray, held: npt.NDArray[np.bool_], *, 
 
 
 PEAKS: Final = ("mem_max_gib", "gpu_mem_max_gib")
-"""Measurements of which the largest of a group is a lower bound of what its next job may need."""
+"""Measurements whose largest value in a group is a lower bound of the need of its next job."""
 EXTREMES: Final = (*PEAKS, *REQUEST_COLUMNS)
-"""What `extremes_of` returns of a group: its largest peaks, and the requests that are usual for it at most."""
+"""Values that `extremes_of` returns of a group: its largest peaks, and the largest usual request of each resource."""
 PEAK_RUNS: Final = 100
 """Number of a group's newest measured runs from which its extremes come."""
 USUAL_RUNS: Final = 3
-"""Number of these runs that asked for at least as much, for a request to be usual."""
+"""A request is usual if at least so many of these runs requested as much or more."""
 
 
 def extremes_of(values: Mapping[str, FloatArray], newest: Rows) -> FloatArray:
@@ -205,7 +205,7 @@ _RUN_STATS: Final = {
     "failed": ("mean",),
 }
 NETWORK: Final = "net_read_bytes_per_s"
-"""Measurement of which only the median is a feature, for response models."""
+"""Measurement of network traffic; only its median is a feature, for response models."""
 _USE_STATS: Final = {
     **dict.fromkeys(USE_COLUMNS, ("count", "last1", "p50", "p90", "max")),
     NETWORK: ("p50",),

@@ -108,7 +108,7 @@ def command_of(run: Run, groups: Mapping[str, Any] | None = None) -> Run:
 
 
 def options_from(model: "type[BaseModel]", names: Mapping[str, str]) -> Any:  # Any: a dataclass made here
-    """Return a dataclass of options for fields of a pydantic model; None is the value of one that is not given.
+    """Return a dataclass of options for fields of a pydantic model; an option that is not given is None.
 
     The values of `names` describe the defaults in words.
     """
@@ -172,7 +172,7 @@ def _parameter(name: str, kind: Any, declared: "Field[Any]") -> Parameter:  # An
 
 
 def _plain(name: str, value: Any, declared: "Field[Any]") -> Any:  # Any: the value of an option
-    """Return the value that a command gets: the default if none is given, a tuple for several."""
+    """Return an option's value for the command: the default if it is not given, a tuple if it may be repeated."""
     if isinstance(value, list):
         return tuple(_plain(name, each, declared) for each in value)
     if isinstance(value, float) and not math.isfinite(value):

@@ -25,7 +25,7 @@ AFTER_INTERRUPT: Final = {
     "report": "no report was written, an existing one is unchanged; run it again",
     "sql": "nothing was written",
 }
-"""What is safe after Ctrl-C, by command."""
+"""By command: what Ctrl-C leaves in place."""
 
 DUCKDB_INTERRUPTED: Final = "Query interrupted"
 """Text of the RuntimeError that DuckDB raises at Ctrl-C."""
@@ -54,7 +54,7 @@ def in_words(text: str) -> str:
 
 @contextmanager
 def naming(place: Path) -> Iterator[None]:
-    """Name the file or folder that a command writes in the errors of writing it; a full disk's error names none.
+    """Add the name of the file or folder to errors of writing it, because the error of a full disk names none.
 
     >>> with naming(Path("mapping.toml")):
     ...     raise OSError(28, "No space left on device")
@@ -77,7 +77,7 @@ def out_written(out: Path) -> Iterator[None]:
 
 
 def write_whole(to: Path, text: str) -> None:
-    """Write a file beside its place and rename it, so that neither a reader nor a full disk leaves part of it."""
+    """Write a file under another name and rename it, so that it is never there in part, even if the disk is full."""
     with naming(to), TemporaryDirectory(dir=to.absolute().parent, prefix=f".{to.name}.") as stage:
         staged = Path(stage) / to.name
         staged.write_text(text, encoding="utf-8", newline="\n")
@@ -85,7 +85,7 @@ def write_whole(to: Path, text: str) -> None:
 
 
 def told(error: BaseException, command: str) -> tuple[str, int]:
-    """Return what to print about the error of a command, in one line, and the exit code.
+    """Return the line to print about a command's error, and the exit code.
 
     >>> told(FileNotFoundError(2, "No such file or directory", "jobs.csv"), "recommend")
     ('jobs.csv: No such file or directory; check the path, its permissions and the free space', 1)

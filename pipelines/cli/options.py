@@ -1,4 +1,4 @@
-"""Options that several commands share, the lake, models, trace and times that they name, and output of rows and text.
+"""Options that several commands share; opening of the lake, models and trace that they name; output of rows and text.
 
 Fast to import: slow imports happen inside the functions.
 """
@@ -275,7 +275,7 @@ def threads_of(option: int | None) -> int:
 def each_round(
     made: Callable[[], Sequence[Mapping[str, object]]], form: Format, *, every_s: float, rounds: int | None
 ) -> None:
-    """Write the rows of one round after another; a failure is reported, and raised if the last of the rounds fails."""
+    """Write the rows of each round; a failed round is reported, and its error raised if it is the last."""
     done = 0
     while rounds is None or done < rounds:
         if done:

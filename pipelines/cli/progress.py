@@ -20,12 +20,12 @@ from rich.progress import (
 COMPILING: Final = "compiling an inner loop for this machine: up to a minute; later runs use the cache"
 
 Report = Callable[[str, int, int | None], None]
-"""Takes a text, the number of bytes or parts that are done, and the number of all, None if unknown."""
+"""Takes a text, the number of finished bytes or parts, and their total number (None if unknown)."""
 
 
 @contextmanager
 def _bars(*columns: ProgressColumn, title: str = "", each: bool = False) -> Iterator[Report]:
-    """Yield a callback that draws one bar, or with `each` one for each text; without a terminal print the title."""
+    """Yield a callback that draws one bar, or with `each` a bar for each text; without a terminal, print the title."""
     console = Console(stderr=True)
     if title and not console.is_terminal:
         console.print(title, highlight=False)
@@ -43,7 +43,7 @@ def _bars(*columns: ProgressColumn, title: str = "", each: bool = False) -> Iter
 
 
 def byte_progress(title: str = "", *, each: bool = False) -> AbstractContextManager[Report]:
-    """Return a callback for bytes that draws one bar, or with `each` one for each file."""
+    """Return a callback for bytes that draws one bar, or with `each` a bar for each file."""
     return _bars(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), title=title, each=each)
 
 

@@ -26,7 +26,7 @@ SCREEN_ROWS: Final = 10
 """Default maximum number of rows in a table; JSON and CSV hold all rows."""
 
 PatchFormat = Literal["yaml", "sbatch"]
-"""What a patch is pasted into: a pod's container, or a batch script."""
+"""Where a patch is pasted: into a pod's container, or into a batch script."""
 
 PATCH: PatchFormat | None = option(
     None, "Print what to paste instead of rows: `resources` of a pod's container, or #SBATCH lines."

@@ -30,7 +30,7 @@ def among(names: Iterable[str]) -> AfterValidator:
 
 
 PREDICTORS: Final = ("champion", "oracle", "constant", "none")
-"""The champion models in this process, the recorded run of each job, the pool's median run time, and no predictor."""
+"""Predictors in order: the champion models, each job's recorded run, the pool's median run time, and none."""
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 AtLeast0 = Annotated[float, Field(ge=0.0)]
@@ -52,7 +52,7 @@ OPTIONS: Final = {
 
 
 class Settings(BaseModel):
-    """One simulation; a key that is absent has the value shown here, or the default told at the option."""
+    """One simulation; an absent key has the default shown here or in the help of its option."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -144,7 +144,7 @@ class Settings(BaseModel):
 
 
 def read_settings(file: Path | None, options: Mapping[str, object]) -> Settings:
-    """Read the settings of a TOML file; options of the command go before its keys, None is one not given."""
+    """Read the settings of a TOML file; options override its keys, and an option that is None was not given."""
     keys: dict[str, Any] = {}
     if file is not None:
         try:

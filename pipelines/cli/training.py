@@ -80,7 +80,7 @@ def tune(
 
 
 def _tuned(task: "Task", database: Path, trials: int, timeout_min: float | None) -> "Tuned":
-    """Search one model and show its progress; if interrupted, say what is stored."""
+    """Tune one model and show the progress; if interrupted, print what is stored."""
     from pipelines.models.tuning import tune as run
 
     say(f"tuning {task.model} on {task.judged} jobs after {len(task.folds)} inner cuts; trials in {database}")

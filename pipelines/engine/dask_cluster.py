@@ -1,4 +1,4 @@
-"""The engine `dask`: units run on the workers of a Dask cluster, an existing one or one on this machine.
+"""The engine `dask`: units run on the workers of a Dask cluster, which exists already or is started on this machine.
 
 Only this module imports Dask, which is an optional package.
 """
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 LOOPBACK: Final = "127.0.0.1"
 CONNECT_S: Final = 10
 WORKERS_S: Final = 60
-"""How long a cluster may have no worker that takes units; one that is short of memory takes none."""
+"""Seconds that a cluster may have no worker that takes units; a worker short of memory takes none."""
 CHECK_S: Final = 5
 DECIDING: Final = ("taut", "xgboost", "xgboost-cpu", "scikit-learn", "polars", "duckdb", "numpy")
 """Packages whose versions a result depends on."""

@@ -1,6 +1,6 @@
 """The interface of an engine, and the engines that run units in this process and in several processes.
 
-Of the latter each process is a pool of its own, so that its death affects its own unit only; it is replaced.
+Each process is a separate pool: if it dies, only its unit is affected, and another process replaces it.
 """
 
 import os
@@ -27,7 +27,7 @@ Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
 RETRIES: Final = 3
-"""How often a unit is run again after the process that ran it died."""
+"""How often a unit is run again after its process died."""
 
 
 class Engine(Protocol):
@@ -115,7 +115,7 @@ class _Worker:
     def start(self, unit: object) -> "Future[Any]":  # Any: the result of any work
         """Run a unit in the process; return its future result.
 
-        The process may still run a unit whose result is no longer wanted, or have died of it.
+        The process may still run an earlier unit whose result is no longer wanted, or that unit may have killed it.
         """
         if self._pool is not None:
             with suppress(BrokenProcessPool):

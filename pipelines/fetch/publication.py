@@ -43,7 +43,7 @@ class Unpacking(_Record):
 
 
 class PublishedFile(_Record):
-    """One file of a trace, with an exact or a maximum size; only beside an exact size the digest may be missing."""
+    """One file of a trace, with an exact or a maximum size; only with an exact size the digest may be missing."""
 
     name: RelativePath
     url: HttpsAddress

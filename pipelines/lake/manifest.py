@@ -159,7 +159,7 @@ def mark_of(path: Path) -> tuple[int, ...]:
 
 
 class Signatures:
-    """Marks (see `mark_of`) and digests of a trace's input files, stored next to its manifest; read if it has some."""
+    """Marks (see `mark_of`) and digests of a trace's input files; stored next to its manifest, and read if present."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -45,7 +45,7 @@ TABLE_FUNCTIONS: Final = frozenset({"range", "generate_series", "unnest", "repea
 
 
 class Job(NamedTuple):
-    """What the child process is given, as JSON: the lake, the text, its folder, and limits of memory and result."""
+    """Input of the child process, as JSON: the lake, the text, its folder, and limits of memory and result."""
 
     lake: str
     text: str
@@ -93,7 +93,7 @@ def spill_folder() -> AbstractContextManager[Path]:
 
 
 def _watched(child: "subprocess.Popen[bytes]", job: str, folder: Path, time_s: float, spill_mb: int) -> str:
-    """Wait for the child, which begins to run the query when it says so; return the refusal that it prints, if any."""
+    """Wait for the child, whose time counts from the first line it prints; return the refusal it prints, if any."""
     if child.stdin is None or child.stdout is None:
         raise AssertionError("both are pipes")
     child.stdin.write(f"{job}\n".encode())
@@ -170,7 +170,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _run(job: Job) -> str | None:
-    """Write the rows of a query to the file `result` in the child's folder; return why it is refused, if it is."""
+    """Write a query's rows to the file `result` in the child's folder; return why the query is refused, if it is."""
     import pyarrow as pa
 
     lake, buffers_mb = Lake(job.lake), max(64, job.memory_mb // 2)

@@ -1,7 +1,7 @@
 """Load one cluster, the unit of work of an ingest: load rows, quarantine bad ones, place the tables in the lake.
 
 Rules compare the tables of a cluster, and keys within a whole file, so a smaller unit would need a second pass. Readers
-see nothing of it before `pipelines.lake.ingest` commits the manifest.
+see no rows before `pipelines.lake.ingest` commits the manifest.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ NOT_ITS_FORMAT = (
 Work = duckdb.DuckDBPyConnection
 """The database into which a cluster is loaded."""
 Progress = Callable[[str, int, int], None]
-"""Receives what is being done, and how many bytes of the cluster's files are read, of how many."""
+"""Receives the current step, the bytes of the cluster's files that are read, and the bytes of all its files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """What the clusters of one ingest share; `say` is None in other processes, which report nothing.
+    """The data that the clusters of one ingest share; `say` is None in other processes, which report no progress.
 
     A dry run collects problems in `problems`, also those found before loading fails.
     """

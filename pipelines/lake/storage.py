@@ -146,7 +146,7 @@ def exclusive(path: Path, refusal: Exception) -> Iterator[None]:
 
 @contextmanager
 def scratch(parent: Path, prefix: str) -> Iterator[Path]:
-    """Yield an empty folder and remove it at the end; first remove those of the same prefix of killed processes.
+    """Yield an empty folder, and remove it at the end; first remove what killed processes left with this prefix.
 
     A process holds a lock on a file in its folder; the kernel frees the lock if the process dies.
     """

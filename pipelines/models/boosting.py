@@ -163,7 +163,7 @@ LEAST_LEAF: Final = 20
 FEATURES_SHARE: Final = 1 / 3
 """Share of the columns from which each node chooses, if that is more than `LEAST_FEATURES`."""
 LEAST_FEATURES: Final = 4
-"""Number of columns from which each node chooses at least, or all if there are fewer.
+"""Minimum number of columns from which each node chooses, or all columns if there are fewer.
 
 A node that may choose only columns without a split becomes a leaf. With 3 or 4 columns, a third is one: on made rows
 the trees then had 50 to 75 % of the leaves, and the pinball loss was 15 to 28 % higher.
@@ -232,7 +232,7 @@ def features_share(columns: int) -> float:
 def _sampled(reached: IntArray, leaves: IntArray, target: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Sample training values with replacement from each leaf (leaves, values); `reached` (n,) is each row's leaf.
 
-    A leaf that only rows outside the tree's own sample could reach holds values of all rows.
+    A leaf that no row of the tree's sample reaches holds values of all rows.
     """
     order = np.argsort(reached, kind="stable")
     ranked = reached[order]

@@ -141,8 +141,8 @@ def _stack(forecasts: Sequence[Forecast]) -> Forecast:
 CUT_SHARES: Final = (0.5, 0.62, 0.74, 0.86)
 """Shares of the ended jobs, in order of submission, at which the inner cuts lie.
 
-The search sees the jobs after all cuts but the last. Those after the last cut check its result: the best of many trials
-looks better than it is on the jobs by which it was chosen.
+The search sees the jobs after all cuts but the last. The jobs after the last cut check its result, because the best of
+many trials looks too good on the jobs by which it was chosen.
 """
 
 

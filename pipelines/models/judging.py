@@ -147,7 +147,7 @@ LEAST_DAYS: Final = 5
 do equally well agree in sign on all of 5 days by chance once in 16 times."""
 
 TOLERANCE: Final = 0.05
-"""How far the loss of a `level` model may lie above that of the best simple answer, as a share of the latter."""
+"""Largest excess of a `level` model's loss over that of the best simple answer, as a share of the latter."""
 
 COVERAGE_TOLERANCE: Final = 0.05
 """How far the coverage of a usage quantile may lie below its level; coverage above the level always passes."""
@@ -221,7 +221,7 @@ def _judge_runtime(rows: Sequence[Row]) -> Verdict:
 
 
 def _least(names: Iterable[str], by_name: Mapping[str, Row]) -> str:
-    """Return the name with the lowest loss, of equal ones the first by name."""
+    """Return the name with the lowest loss; among equal losses, the first by name."""
     return min(names, key=lambda name: (_figure(by_name[name], "pinball"), name))
 
 

@@ -1,7 +1,7 @@
 """The response model of a task type: how its log run time depends on the five resources of Yang, Hong and Tang.
 
 One XGBoost regressor of CPU cores, memory and GPUs as requested, and of network traffic and GPU memory, which no trace
-requests, as similar jobs used them. Where it is trusted, Algorithm 1 asks it; the run-time model forecasts.
+requests, as similar jobs used them. Algorithm 1 uses it if it is trusted; the run-time model makes the forecasts.
 """
 
 from collections.abc import Sequence
@@ -43,16 +43,16 @@ USED: Final = ("net_bytes_per_s", "gpu_mem_gib")
 PARAMETERS: Final = {"objective": "reg:squarederror", "tree_method": "hist", "max_depth": 4, "learning_rate": 0.1}
 ROUNDS: Final = 300
 PATIENCE: Final = 20
-"""Rounds without improvement on groups that are not fitted, after which boosting stops."""
+"""Boosting stops after this number of rounds without improvement on the early-stopping groups."""
 LEAST_LEAF_SHARE: Final = 0.02
 
 
 Response = tuple[ResponseState, xgb.Booster | None, tuple[str, ...]]
-"""What was found of a response model, and if it is trusted, the model and the resources that it finds important."""
+"""The findings on a response model; if it is trusted, also the model and the resources that are important to it."""
 
 
 def response_of(examples: Examples, history: History, trained: IntArray, *, seed: int, nthread: int) -> Response:
-    """Train and judge the response model of the jobs that a run-time model was trained on (row numbers `trained`).
+    """Train and judge the response model on the jobs that a run-time model was trained on (row numbers `trained`).
 
     Each job is forecast by a model that was trained on other groups. The model is trusted if it leads over a constant
     with its whole interval over resampled groups. `history` is that of the whole trace.
@@ -116,7 +116,7 @@ def _unknown(why: str, rows: IntArray) -> Response:
 
 
 def _note(column: Matrix, roles: Sequence[IntArray]) -> str | None:
-    """Return why a resource (n,) has no importance: it changes nowhere if it is shuffled; None if it may have one."""
+    """Return why a resource (n,) has no importance (shuffling does not change it); None if it may have one."""
     amounts = [np.unique(column[members][~np.isnan(column[members])]) for members in roles]
     if any(len(each) > 1 for each in amounts):
         return None

@@ -60,8 +60,8 @@ def read_tables(
 ) -> Tables:
     """Read the newest jobs of a trace from the lake, and the finished jobs from a service's store (URL `feedback`).
 
-    Of either, at most `newest` jobs, which bounds the memory: the last submitted of the lake, the last reported of the
-    store.
+    To bound the memory, at most `newest` jobs are read from each: the last submitted of the lake, the last reported of
+    the store.
     """
     tables = newest_tables(lake, trace, cluster, newest, talk)
     jobs, usage = tables.jobs, with_kills(tables.jobs, tables.usage)

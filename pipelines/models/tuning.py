@@ -125,7 +125,7 @@ DAILY: Final = "daily"
 """Attribute of a trial: the sum of its losses on each judged day."""
 
 LEAST_COMPLETE, LEAST_CUTS = 5, 1
-"""No trial is pruned before so many were completed, nor at its first cuts."""
+"""No trial is pruned before `LEAST_COMPLETE` trials were completed, nor at its first `LEAST_CUTS` cuts."""
 
 
 def search(

@@ -49,10 +49,10 @@ LEAST_RESIDUALS: Final = 30
 
 
 LEVELS: Final[Mapping[str, float]] = {"cpu_cores": 0.99, "mem_gib": 1.0, "gpus": 0.95, "gpu_mem_gib": 1.0}
-"""Quantile of the use of similar jobs, by target, that `SIMILAR_ROOM` makes their bound; the maximum for memory."""
+"""By target: the quantile of similar jobs' use (the maximum for memory); times `SIMILAR_ROOM` it is their bound."""
 
 RAISE_LEVEL: Final = 0.9
-"""Quantile of the CPU use of similar jobs to which a request is raised if more than half of them use more than it."""
+"""Quantile of similar jobs' CPU use to which a request is raised if more than half of them use more than that."""
 
 LEAST_GROUPS: Final = 50
 """Minimum number of measured groups of jobs with the same role and request below which their use is not bounded."""

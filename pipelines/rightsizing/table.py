@@ -25,7 +25,7 @@ MEDIUM_SAVING: Final = 0.2
 """Share of a request from which a recommendation that saves it has this severity."""
 
 MOST_LACKED: Final = 9.0
-"""Number of times the request from which on a lack is not printed exactly."""
+"""Multiple of the request from which a lack is not printed exactly."""
 
 Named = Mapping[str, Any]  # a row has texts, numbers and times
 

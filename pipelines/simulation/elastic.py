@@ -1,6 +1,6 @@
 """Elastic engine: jobs that may be stopped, moved and sped up or down while they run; time, progress and restarts.
 
-Decisions come from a function, true speeds from another; nothing here depends on why a job got what it got. Energy,
+Decisions come from one function, true speeds from another; nothing here depends on how a decision is made. Energy,
 carbon and cost are computed from the returned spans.
 """
 
@@ -18,7 +18,7 @@ NOWHERE: Final = -1
 """Place of a job without GPUs."""
 
 INSTANT_S: Final = 1e-6
-"""Ends closer together than this are simultaneous, and a shorter remaining time is none."""
+"""Ends closer together than these seconds are simultaneous, and a shorter remaining time counts as 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The time between two decisions, and the n jobs that held GPUs: each for `ran_s`, in a restart for `paused_s`."""
+    """The time between two decisions, and the n jobs that held GPUs, each for `ran_s`, of it `paused_s` in a
+    restart."""
 
     from_s: float
     until_s: float
@@ -53,7 +54,7 @@ class Span:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Progress:
-    """State of J jobs: fraction `left` of their work, what they hold, and restart time `owed_s` still to spend.
+    """State of J jobs: fraction `left` of their work, the GPUs they hold, and the rest `owed_s` of a restart.
 
     `finish_s` is NaN until the job ends. `changes` counts how often a running job was stopped, moved or given another
     number of GPUs.
@@ -94,7 +95,7 @@ class Progress:
         self.gpus[rows], self.step[rows], self.place[rows] = choice.gpus, choice.step, choice.place
 
     def release(self, rows: IntArray) -> None:
-        """Take their GPUs from the jobs `rows`."""
+        """Take the GPUs away from the jobs `rows`."""
         self.gpus[rows] = 0
         self.place[rows] = NOWHERE if self.place.ndim == 1 else 0
 

@@ -1,4 +1,4 @@
-"""The event loop: at every moment it handles the events, then runs one scheduling round; `enter` begins in the midst.
+"""The event loop: handle the events of a moment, then run one scheduling round; `enter` starts with running jobs.
 
 The loop returns when the log of runs is full, and is called again with a longer log. Rounds with backfill or preemption
 are in their own modules; the simple rounds are here. Free capacity never grows within a simple round, so a bucket (jobs

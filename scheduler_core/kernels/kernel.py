@@ -31,7 +31,7 @@ _BARE: Final = {"_nrt": False}
 class Kernel:
     """A function that compiled code calls; Python calls it uncompiled, with the same result.
 
-    It is cached as part of those that call it, without the code that converts arguments from Python.
+    It is cached as part of its callers, without the code that converts arguments from Python.
     """
 
     def __init__(self, function: Callable[..., Any], *, inlined: bool = False) -> None:
@@ -107,7 +107,7 @@ kernel, kept = Kernel, Kept
 def inlined(function: Callable[..., Any]) -> Kernel:
     """Compile as `kernel` does, but copy the code into every caller.
 
-    For short functions of inner loops: a call passes all fields of every array, which takes longer than they do.
+    Use it for short functions in inner loops, where a call takes longer: it passes all fields of every array.
     """
     return Kernel(function, inlined=True)
 
@@ -136,7 +136,7 @@ by_reference: Final = Native("refer", lambda named: named)
 """Pass a named tuple on by reference."""
 
 overwrite: Final = Native("overwrite", np.copyto)
-"""Copy to the first array the second, of the same type and shape."""
+"""Copy the second array to the first, of the same type and shape."""
 
 
 @contextmanager

@@ -24,12 +24,12 @@ BY_DEVICE = 4
 """From this code on, placements choose machines and devices by a score; see `sharing`."""
 
 MOST_FREENESS = 2.0**40
-"""Above any `Room.freeness` and any number of instances, and small enough for exact sums with these."""
+"""A number above any `Room.freeness` and any number of instances, and small enough for exact sums with them."""
 
 
 @inlined
 def _able(cluster: Cluster, room: Room, queue: Queue, at: int, machine: int) -> int:
-    """Return how many instances of a gang a machine can host, at most all."""
+    """Return how many instances of a gang a machine can host, at most the size of the gang."""
     gang = queue.buckets[at]
     count = hosted(room, machine, queue, at, gang.instances)
     return count if count > 0 and open_to(cluster, machine, gang.gpu_type) else 0

@@ -1,9 +1,8 @@
 """A round with preemption: a job that does not fit may stop running jobs that have a worse sort key.
 
-A running job is not stopped if the waiting job fits without stopping it. A gang is stuck if it does not fit the free
-capacity together with that of all preemptible runs with a worse sort key. Later it can fit only with more on machines
-that changed, with a first job of a better key, or once a run's key became worse than the job's: stuck gangs are tried
-again only then.
+A running job is not stopped if the waiting job fits without stopping it. A gang is stuck if it does not fit even if all
+preemptible runs with a worse sort key stop. It is tried again only if it may fit: machines changed, its bucket has a
+first job with a better key, or a run's key became worse than the job's.
 """
 
 import math

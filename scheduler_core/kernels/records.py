@@ -77,7 +77,7 @@ BUCKET: Final = np.dtype(
         ("place", "i8"),  # position of the bucket in `Queue.filled`
         ("possible", "?"),  # whether the gang fits the empty cluster
         ("passed", "i1"),  # state of the bucket in the current round
-        ("stuck_at", "i8"),  # value of `changes` when no choice of preemptible runs made the gang fit; NONE: not known
+        ("stuck_at", "i8"),  # value of `changes` when the gang was stuck (see `preemption`); NONE: not known
         ("stuck_missing", "i8"),  # lower bound of the instances that did not fit then
         ("stuck_rank", "f8"),  # queue key of the bucket's first job then
         ("stuck_until_s", "f8"),  # until then no run comes to have a worse queue key than `stuck_rank` by itself

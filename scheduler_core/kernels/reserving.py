@@ -100,7 +100,7 @@ def recent_of(recent: float, sample: float, count: float) -> float:
 
 @kernel
 def presses(recent: float, mean: float, squares: float, count: float, request: float, limits: Limits) -> bool:
-    """Return whether a sample lifts recent use far above the mean of the samples before it, which is below the request.
+    """Return whether a sample raises recent use far above the mean of earlier samples, if that is below the request.
 
     `recent` is the recent mean after the sample; mean, sum of squared deviations and count are those before it.
     """
@@ -111,5 +111,5 @@ def presses(recent: float, mean: float, squares: float, count: float, request: f
 
 @kernel
 def free_under_risk(capacity: float, mean: float, variance: float, z: float) -> float:
-    """Return what may be allocated besides reservations of this mean and variance; it can be negative."""
+    """Return the capacity that is left beside reservations of this mean and variance; it can be negative."""
     return capacity - mean - z * math.sqrt(max(variance, 0.0))

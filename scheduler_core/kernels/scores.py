@@ -21,7 +21,7 @@ RANDOM = 9
 
 @kernel
 def survey(cache: Cache, node: int, cpu: int, goal: Goal) -> None:
-    """Write to `goal.survey` what a machine offers each level of the target if `cpu` milli-cores were free.
+    """Write to `goal.survey` the devices that a machine offers each level of the target if `cpu` milli-cores are free.
 
     The columns are: the last entry of the level with enough CPU or NONE, the devices with enough free GPU for one
     device of the level, and their free GPU. Levels after the first without such devices are not written.

@@ -266,7 +266,7 @@ def describe(
 ) -> None:
     """Write all expected gains (n, S), and whether the features of a job's starts lie within `low` and `high`.
 
-    Without bounds every job is `known`; starts without room are not looked at.
+    Without bounds every job is `known`. Starts without room are ignored.
     """
     crowding = crowding_of(jobs, seen, waiting, len(waiting))
     for place in range(len(waiting)):

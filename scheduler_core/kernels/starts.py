@@ -70,8 +70,8 @@ def charge(cluster: Cluster, queue: Queue, at: int, user: int, sign: int) -> Non
 def lent(state: State, number: int, sign: int, at: int) -> int:
     """Add the allocation of run `number` to the hypothetical free capacity `bare` (`sign` 1), or subtract it (-1).
 
-    The freeness of machines stays as it is. Return how many more instances of a job of bucket `at` then fit in `bare`;
-    at most 0 after a subtraction.
+    The freeness of machines stays as it is. Return how many more instances of a job of bucket `at` then fit in `bare`
+    (0 or negative after a subtraction).
     """
     queue, cluster, log, bare = state.queue, state.cluster, state.log, state.scratch.bare
     instances, gpu_type, more = queue.buckets[at].instances, queue.buckets[at].gpu_type, 0

@@ -133,6 +133,6 @@ class PowerTable:
         return tuple(self.node(machine) for machine in machines)
 
     def guessed(self, machines: Sequence[Machine]) -> int:
-        """Return how many machines with GPUs use `default_gpu`, because their GPU type is not in the table."""
+        """Return the number of machines whose GPU type is not in the table, so that it counts as `default_gpu`."""
         known = self.gpus.keys()
         return sum(each.gpus > 0 and each.name not in self.machines and each.gpu_type not in known for each in machines)

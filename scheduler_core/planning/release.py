@@ -14,7 +14,7 @@ RECENT_DAYS: Final = 14
 DAY_WEIGHT: Final = 0.85
 """Weight of a day relative to the day after it."""
 KEPT: Final = 0.97
-"""Part of a departure from the usual value that is left after an hour."""
+"""Factor by which a departure from the usual value shrinks each hour."""
 
 UNKNOWN_RUN_S: Final = HOUR_S
 """Run time in seconds assumed for a job without a prediction: one hour, the hour of its start (our choice)."""
@@ -29,10 +29,10 @@ _BETTER: Final = 1e-9
 def forecast(series: HourlySeries, hours: IntArray, ahead_h: int | IntArray) -> FloatArray:
     """Return the values expected `ahead_h` hours (one or n) after the current `hours`, indices into the series (n,).
 
-    A forecast is the usual value of its hour, plus what is left of the newest value's departure (ours). The usual value
-    is the mean of the same hour of the last `RECENT_DAYS` known days, newer ones weighing more. The newest value's
-    departure from its own usual value fades by `KEPT` each hour. Only hours up to the current one are used; in a series
-    that wraps, all earlier hours are known. The constants were chosen on January to June 2023 of eight zones.
+    A forecast is the usual value of its hour plus a departure (ours). The usual value is the weighted mean of the same
+    hour of the last `RECENT_DAYS` known days; newer days weigh more. The departure is the newest value minus its own
+    usual value, times `KEPT` for each hour ahead. Only hours up to the current one are used; in a series that wraps,
+    all earlier hours are known. The constants were chosen on January to June 2023 of eight zones.
     """
     departure = series.values[hours] - _usual(series, hours, hours - HOURS_PER_DAY)
     newest = hours + ahead_h - HOURS_PER_DAY * np.maximum(-(-ahead_h // HOURS_PER_DAY), 1)

@@ -145,7 +145,7 @@ def route(
     bounds = (np.empty(0), np.empty(0)) if support is None else (support.low, support.high)
     describe(columns, seen, now, order, scratch, *bounds, known, gains)
     site, out = np.full(count, WAIT), np.empty(count, dtype=np.int64)
-    # Jobs outside the support are decided first, by the greedy rule; the others get what room is left.
+    # Jobs outside the support are decided first, by the greedy rule; other jobs get the room that is left.
     for which, by in ((~known, policy(GREEDY)), (known, chosen)):
         part = order[which[order]]
         decide(by.rule, by.params, columns, seen, now, part, len(part), scratch, out)

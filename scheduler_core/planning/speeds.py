@@ -1,4 +1,4 @@
-"""Speed of recurring jobs by GPU count and GPU type, fitted to how long earlier runs of the same groups took.
+"""Speed of recurring jobs by GPU count and GPU type, fitted to run times of earlier runs of the same groups.
 
 Only runs of one group are compared with each other, so groups of long jobs do not look slow.
 """
@@ -14,7 +14,7 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["SpeedModel", "fit_speeds"]
 
 PRIOR_RUNS: Final = 20.0
-"""Weight of the prior that GPUs and types change nothing, in runs with e times the usual GPUs of their group."""
+"""Weight of the prior (GPUs and types do not change speed), as a number of runs with e times the group's usual GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class SpeedModel:
     log_factor: FloatArray
 
     def with_gpus(self, group: int, times: float) -> float:
-        """Return the speed of a group's job with so many times its GPUs, relative to that with its own."""
+        """Return the speed of a group's job with a multiple of its GPUs, relative to the speed with its usual GPUs."""
         return float(times ** self.elasticity[group])
 
     def on_type(self, kind: int, base: int) -> float:

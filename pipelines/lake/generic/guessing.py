@@ -192,7 +192,7 @@ def _key(source: str, kind: Kind, pattern: str) -> tuple[bool, str | None]:
 
 
 def _plausible(name: str, texts: Sequence[str]) -> bool:
-    """Return whether texts can be a column's: ids do not repeat, and names of queues are no numbers."""
+    """Return whether the texts fit a column: ids do not repeat, and names of queues are no numbers."""
     if name == "job_id":
         return len(set(texts)) >= 0.95 * len(texts)
     return name != "vc" or not all(re.fullmatch(r"[\d.]+", text) for text in texts)
@@ -230,7 +230,7 @@ def _with_id(columns: Sequence[Guess], texts: Mapping[str, Sequence[str]]) -> li
 
 
 def _with_start(columns: Sequence[Guess]) -> list[Guess]:
-    """Return the columns with a start: without one, derived from other columns, so that jobs with a run time end."""
+    """Return the columns with a start, derived if it is missing, so that jobs with a run time have an end."""
     of = {each.name: each for each in columns}
     if "start_ts" in of or "run_s" not in of or "submit_ts" not in of:
         return list(columns)
@@ -299,7 +299,7 @@ def _checked_percent(each: Guess, request: Guess | None, cells: Mapping[str, Seq
 
 
 def _all_of_one(request: Guess | None, cells: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether every job requests one core or GPU, of which a percentage means the same as of the request."""
+    """Return whether every job requests one core or GPU; then a percentage of one and of the request are the same."""
     if request is None or "unit" not in request.reading.keys:
         return False
     factor = JOB_COLUMNS[request.name].units[str(request.reading.keys["unit"])]

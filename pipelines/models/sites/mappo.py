@@ -21,7 +21,7 @@ __all__ = ["Agents", "Network", "played", "trained_agents"]
 HIDDEN: Final = 64
 BETAS: Final = (0.9, 0.999)
 LARGEST_STEP: Final = 0.5
-"""Largest norm of the derivatives; longer ones are shortened."""
+"""Largest norm of the derivatives; larger derivatives are scaled down to it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +88,7 @@ ENTROPY: Final = 0.01
 CLIP: Final = 0.2
 EPOCHS: Final = 3
 MOST_ROWS: Final = 24_000
-"""Decisions of one iteration that are learnt from, drawn at random."""
+"""Maximum number of decisions of one iteration from which agents learn, drawn at random."""
 ROWS_A_STEP: Final = 2000
 RATE: Final = 3e-4
 SHARPNESS: Final = 6.0
@@ -132,7 +132,7 @@ def trained_agents(
     batch: int = 6,
     talk: Callable[[str], None] = lambda _: None,
 ) -> Agents:
-    """Return the agents with the largest utility on the tuning weeks, of those after every fourth iteration."""
+    """Return the agents with the largest utility on the tuning weeks; every fourth iteration is compared."""
     rng = np.random.default_rng(seed)
     linear = SHARPNESS * np.array([BEGIN.get(name, 0.0) for name in FEATURES])
     actor = Network.drawn(linear, rng)

@@ -36,20 +36,20 @@ MONDAY_S: Final = 4 * HOURS_PER_DAY * HOUR_S
 WEEK_S: Final = WEEK * STEP_S
 LEAST_WEEKS: Final = 5
 LONGEST: Final = timedelta(days=17)
-"""From the begin of a week until its last job must have ended, at the largest slack."""
+"""Seconds from the start of a week until its last job must have ended, at the largest slack."""
 EDGE: Final = timedelta(days=2)
-"""What a series may lack at either end of the year, for files cut at local midnight."""
+"""Hours that a series may lack at either end of the year, because files may be cut at local midnight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """Months of the grid's year, first and last, and the part of the recorded weeks, from a share to a share."""
+    """First and last month in the grid's year, and the part of the recorded weeks as two shares (begin and end)."""
 
     months: tuple[int, int]
     weeks: tuple[float, float]
 
     def mondays(self, year: int) -> list[datetime]:
-        """Return the Mondays (UTC) of the months from which a week and its last jobs end within the months."""
+        """Return the Mondays (UTC) of the months whose week, and its last jobs, end within the months."""
         first, after = (
             datetime(year, self.months[0], 1, tzinfo=UTC),
             datetime(year + self.months[1] // 12, 1, 1, tzinfo=UTC),
@@ -131,7 +131,7 @@ def batch(
 
 
 def _year_of(places: Sequence[Place]) -> int:
-    """Return the year of the grids; a series that lacks a part of it would repeat other months there."""
+    """Return the year of the grids, which must be complete: a series would repeat other months in a gap."""
     year = 0
     for each in places:
         for series in (each.grid.carbon, each.grid.price):

@@ -1,4 +1,4 @@
-"""Compute time series of a schedule: allocation, use, queue and GPU fragmentation, averaged over equal steps.
+"""Compute time series of a schedule: allocation, use, queue and GPU fragmentation as averages over equal steps.
 
 Averages are integrals over time, not samples.
 """

@@ -44,7 +44,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserving:
-    """How capacity is reserved: by fixed sizes, or by what each running job was measured to use.
+    """How capacity is reserved: by fixed sizes, or by the measured use of each running job.
 
     Attributes
     ----------

@@ -135,7 +135,7 @@ CLOSED: Final = -1.0
 
 @kernel
 def find_free(state: State, now_s: float) -> None:
-    """Set what may be allocated on every machine and device; a closed machine has nothing."""
+    """Set the capacity to allocate on every machine and device; it is 0 on a closed machine."""
     rules = state.rules
     _sum_reservations(state)
     for at in range(len(state.machines)):

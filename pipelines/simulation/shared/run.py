@@ -42,7 +42,7 @@ MEMORY: Final = [1, 2]
 """Columns of a request that bound compute (CPU, GPU), and memory (memory, GPU memory)."""
 
 STARTS: Final = 4
-"""The log has room for this many starts of each job on average; when it is full, nothing is killed any more."""
+"""The log has room for this many starts of each job on average; when it is full, no job is killed any more."""
 
 
 def state_of(
@@ -137,7 +137,7 @@ def _jobs(
 
 
 def _size(jobs: Records, granted: IntArray, reserving: Reserving, kept: IntArray) -> None:
-    """Set what each start must find free, and its first reservation."""
+    """Set the capacity that each start needs, and its first reservation."""
     prior, z, request = jobs["prior"], reserving.z, jobs["request"]
     prior["mean"] = granted[:, COMPUTE]
     prior["memory"] = granted[:, MEMORY]

@@ -1,4 +1,4 @@
-"""What instances demand in each minute, and what they receive: shares of compute, and kills when memory is short.
+"""The demand of instances in each minute, and what they receive: shares of compute, and kills if memory is short.
 
 Demand is noise that depends only on the seed, the job and its age: a job demands the same under every way of reserving.
 CPU of a machine and compute of a device are shared by weighted max-min filling; the weights are the original requests.
@@ -22,7 +22,7 @@ MINUTE_S: Final = 60.0
 """Seconds between changes of demand, and between samples."""
 
 WORK_SLACK: Final = 1e-9
-"""Work left that counts as none, as a share of the run time."""
+"""Work left that counts as 0, as a share of the run time."""
 
 MULTIPLY: Final = np.uint64(0xBF58476D1CE4E5B9)
 MULTIPLY_AGAIN: Final = np.uint64(0x94D049BB133111EB)
@@ -259,7 +259,7 @@ def _sum_memory(state: State) -> None:
 def _furthest_over(state: State, machine: int, device: int) -> int:
     """Return the job on a machine, or on a device if not negative, whose memory is furthest over its reservation.
 
-    A job that was killed before, and is within its request now, is spared unless all others are such jobs, too.
+    A job that was killed before and is within its request now is spared, unless all other jobs are spared, too.
     """
     column = 0 if device < 0 else 1
     worst, most, spared = NOWHERE, -math.inf, True

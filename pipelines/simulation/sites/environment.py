@@ -1,4 +1,4 @@
-"""Run weeks with a policy, what it reached, and what could be reached with all knowledge.
+"""Run weeks with a policy, and compute the utility that it reached and that a planner with all knowledge could reach.
 
 The upper bound on the utility of a week is the Lagrangian dual of the start-indexed programme: each site's GPUs have a
 price in every step, and each job takes its best start at these prices. Any prices give a valid bound; the least of them
@@ -70,7 +70,7 @@ def simulated(weeks: Weeks, policy: Policy) -> State:
 def earned_usd(weeks: Weeks, state: State) -> FloatArray:
     """Return what each job (B, n) adds to the utility, compared with no job running; 0 if it never started.
 
-    Worth of its GPU time less energy, carbon and moving its data, and the cost of a miss that it avoids.
+    That is the worth of its GPU time and of a met due date, less energy, carbon and moving its data.
     """
     begin, steps = np.maximum(state.start, 0), weeks.run_steps
     batch, site = np.arange(len(begin))[:, None], np.maximum(state.site, 0)

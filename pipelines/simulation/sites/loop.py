@@ -114,7 +114,7 @@ def _start(weeks: Weeks, state: State, b: int, job: int, site: int) -> None:
 
 @kernel
 def _keep_waiting(weeks: Weeks, state: State, b: int) -> None:
-    """Drop from the queue jobs that have started, and withdraw jobs whose due date has come."""
+    """Remove started jobs from the queue, and withdraw jobs whose due date has come."""
     kept_, now = 0, state.tally[b, NOW]
     for place in range(state.tally[b, WAITING]):
         job = state.waiting[b, place]
@@ -199,7 +199,7 @@ def run(rule: int, params: FloatArray, weeks: Weeks, state: State) -> None:
 
 @kernel
 def _set_heads(weeks: Weeks, state: State, b: int, mask: BoolArray) -> int:
-    """Set each agent's most urgent job that has somewhere to start and is undecided in this step; return how many."""
+    """Set each agent's most urgent job that could start somewhere and is undecided in this step; return how many."""
     now, sites, found = state.tally[b, NOW], state.free.shape[1], 0
     for site in range(sites):
         state.head[b, site] = -1

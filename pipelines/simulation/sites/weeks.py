@@ -60,7 +60,7 @@ GPU_TYPE: Final = "A100"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One site: its GPUs (all pooled), the power of them and of the CPUs next to them, and its grid with PUE.
+    """One site: its GPUs (all pooled), the power of its GPUs and CPUs, and its grid with PUE.
 
     `power` is that of all nodes together, `assumed` the use of a running job's GPUs and CPUs.
     """
