@@ -39,8 +39,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The time between two decisions, and the n jobs that held GPUs, each for `ran_s`, of it `paused_s` in a
-    restart."""
+    """The time between two decisions, and the n jobs that held GPUs for `ran_s`, including restarts of `paused_s`."""
 
     from_s: float
     until_s: float
