@@ -1,7 +1,7 @@
 """Compiled inner loops of features: statistics of the newest submissions, and the arithmetic of feature rows.
 
-`features.columns.newest` names the statistics. Numba caches the compiled code next to this file, else in its user
-cache; `NUMBA_CACHE_DIR` sets another folder.
+`features.columns.newest` names the statistics. Numba caches the compiled code next to this file, or in its user cache
+if it may not write there; `NUMBA_CACHE_DIR` sets another folder.
 """
 
 import math

@@ -137,7 +137,7 @@ def _numbered(jobs: pl.DataFrame, parts: Mapping[str, Mapping[object, int]]) -> 
 def _combined(
     numbered: Mapping[str, IntArray], parts: Mapping[str, Mapping[object, int]], key: Sequence[str]
 ) -> IntArray:
-    """Return a number per row that combines a key's parts: `NULL` if any is null, else `UNSEEN` if any is unseen."""
+    """Return a number per row for a key's combined parts; `NULL` if a part is null, else `UNSEEN` if one is unseen."""
     combined = np.zeros(len(numbered["cluster"]), dtype=np.int64)
     worst = np.zeros_like(combined)
     for part in key:

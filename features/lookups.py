@@ -103,7 +103,7 @@ class Glance:
         self._stops: dict[str, int] = {}
 
     def unchanged(self) -> tuple[int, int]:
-        """Return the times of the last event before the moment and of the next one: in between, no `stop` changes."""
+        """Return the times of the last event before the moment and of the next event; `stop` is constant in between."""
         last, following = -NEVER, NEVER
         for kind, track in self.timeline.tracks.items():
             stop = self.stop(kind)
@@ -189,7 +189,7 @@ class Moving:
     stats: IntArray
 
     def at(self, timeline: Timeline, now_us: int, ledger: Ledger) -> FloatArray:
-        """Return the measures and statistics at a moment, which jobs and models of one history share."""
+        """Return the measures and statistics at a moment; jobs and models of one history share the results."""
         known = timeline.moment
         if known is not None and known[0] is self and known[1] == now_us:
             return known[2]
@@ -210,7 +210,8 @@ class Moving:
 class KeyPlan:
     """All lookups under one key, with the columns of a feature row that they fill.
 
-    `steady` measures change only with an event under the key; `moving` lookups also with the moment, None without any.
+    `steady` measures change only with an event under the key. `moving` lookups also change with time; None if there are
+    none.
     """
 
     key: str

@@ -40,7 +40,7 @@ REFERENCE_FEATURES: Final = tuple(name for q in QUANTILE_NAMES for name in (*LIK
 """Features to compute references from: run-time quantiles of similar jobs, and of all jobs as a fallback."""
 
 PRIOR_LOG_S: Final = (float(np.log(3600.0)), float(np.log(36000.0)))
-"""Log of p50 and p90 of the run time where no earlier job has ended: one and ten hours."""
+"""Log of p50 and p90 of the run time if no earlier job has ended: p50 is one hour, p90 ten hours."""
 
 HISTORY_FORECASTS: Final = {"similar_jobs": ("like", 1000), "same_gpus": ("gpus", 300), "newest_jobs": ("all", 20)}
 """Forecasts from the history alone, by name: key, and number of newest ended jobs whose p50 and p90 are forecast."""

@@ -46,7 +46,7 @@ KEPT_TEMPLATES: Final = 4096
 PRIOR: Final = np.tile(np.array([*PRIOR_LOG_S, 0.0]), (len(HISTORY_WINDOWS), 1))
 """The history forecasts of a job without history (3, 3): log p50, log p90, no ended job."""
 ROWS_AT_ONCE: Final = 64
-"""Maximum number of rows computed under one lock of the history, and so from the same state of it."""
+"""Maximum number of rows computed while the history is locked once; all use the same state of the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +255,7 @@ class _Seen:
 
 
 def _forecast(seen: _Seen, history: OnlineHistory, forecasts: FloatArray) -> None:
-    """Fill in the known history forecasts (n, 3, 3); an unknown one is replaced by that of the next key."""
+    """Fill in the known history forecasts (n, 3, 3); the forecast of the next key replaces an unknown forecast."""
     for place in reversed(range(len(HISTORY_WINDOWS))):
         key, windows = HISTORY_WINDOWS[place]
         glances, held = seen.glances(key)
@@ -268,7 +268,7 @@ def _forecast(seen: _Seen, history: OnlineHistory, forecasts: FloatArray) -> Non
 
 
 def _references(seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
-    """Return each job's reference log run times: of similar jobs, else of all jobs, else `PRIOR_LOG_S`."""
+    """Return each job's reference log run times: the first known of similar jobs, all jobs and `PRIOR_LOG_S`."""
     references = [(math.nan, math.nan)] * seen.count
     for key, windows in (("like", REFERENCE_OF_LIKE), ("all", REFERENCE_OF_ALL)):
         if all(p50 == p50 and p90 == p90 for p50, p90 in references):  # only NaN differs from itself

@@ -28,7 +28,7 @@ class Status(StrEnum):
 
     @property
     def cut_short(self) -> bool:
-        """Whether the job ended before it was done, so that its use shows only what it had needed until then."""
+        """Whether the job ended early, so that its use only shows its need until then."""
         return self in (Status.FAILED, Status.CANCELLED, Status.NODE_FAIL)
 
 

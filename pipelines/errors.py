@@ -89,7 +89,7 @@ class Busy(PipelineError):
 
 
 def meant(given: str, known: Iterable[str]) -> str:
-    """Return a question for the known name nearest to a wrong one, empty if none is near.
+    """Return a question with the known name nearest to a wrong name; empty if no name is near.
 
     >>> meant("pai-snth", ["philly", "pai-synth"])
     "; did you mean 'pai-synth'?"

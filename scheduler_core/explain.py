@@ -28,7 +28,7 @@ MOST_CUT: Final = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change with which a job would start now: of its own request and constraints (`job`), or of running jobs.
+    """One change with which a job would start now: of its request or constraints (`job`), or that running jobs end.
 
     `field` names what changes. `ended` are the running jobs that would have to end, `in_s` the seconds until their
     expected ends (inf if unknown).
@@ -168,7 +168,7 @@ def _changes(after: Round, serial: int) -> Iterator[Change]:
 
 
 def _least_cut(job: QueuedJob, at: int, fits: Callable[[QueuedJob], bool], *, by_device: bool) -> QueuedJob | None:
-    """Return the job with the largest smaller amount of one resource with which it fits; None if there is none."""
+    """Return the job with less of one resource, as much as still fits; None if no smaller amount fits."""
     steps = _steps(job.request.row()[at], at, by_device=by_device)
 
     def asking(step: int) -> QueuedJob:
@@ -188,7 +188,8 @@ def _least_cut(job: QueuedJob, at: int, fits: Callable[[QueuedJob], bool], *, by
 def _steps(asked: float, at: int, *, by_device: bool) -> tuple[range, ...]:
     """Return the smaller amounts of a resource that are tried, in the units of a cluster; later ranges are smaller.
 
-    GPUs above one are whole. A part of a GPU is tried only if GPUs are shared by device, or the job asks for a part.
+    Above one GPU, numbers are whole. A part of a GPU is tried only if GPUs are shared by device, or if the job requests
+    a part.
     """
     if not asked > 0.0:
         return ()

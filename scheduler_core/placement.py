@@ -11,7 +11,7 @@ __all__ = ["PLACEMENTS", "sharing_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A placement: its code in kernels, the rule that it is in answers, in one word and in `words`.
+    """A placement: its code in kernels, and its rule in answers, as one word and in `words`.
 
     Placements `by_device` choose among devices. One that `aims` keeps GPUs usable for a target workload.
     """

@@ -235,7 +235,7 @@ def measure(requests: FloatArray, samples: Samples, known: Running, policy: Rese
 
 
 def _add(made: Running, requests: FloatArray, at_s: FloatArray, use: FloatArray, policy: ReservePolicy) -> None:
-    """Add one sample of each job in place; a job whose time is NaN has none. `requests` (n, 2) are of CPU and GPUs."""
+    """Add one sample of each job in place; NaN as its time means no sample. `requests` (n, 2) are of CPU and GPUs."""
     new = np.isfinite(at_s)
     jobs: BoolArray | slice = new
     if new.all():

@@ -82,7 +82,7 @@ class Scene:
         self._hold_the_rest()
 
     def demand(self, job: QueuedJob) -> Demand:
-        """Return what a waiting job demands; GPUs above one are rounded up where devices are shared."""
+        """Return the demand of a waiting job; if devices are shared, more than one GPU is rounded up to whole GPUs."""
         constraints = job.machines, job.gpu_type, job.device_mem_gib
         if constraints not in self._allowed:
             self._allowed[constraints] = self._labels_for(job)
@@ -201,7 +201,7 @@ class Scene:
         return dict(sorted(found.items()))
 
     def _devices(self, job: RunningJob, demand: Demand, free: list[list[int]] | None, where: str) -> Taken:
-        """Return the GPUs that a running job holds: those it names, else by best fit among those `free`."""
+        """Return the GPUs that a running job holds: the named GPUs, or without names by best fit among `free` GPUs."""
         count, milli = shape(demand.units[2])
         if free is None or not count:
             return ()

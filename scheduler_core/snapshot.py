@@ -15,7 +15,7 @@ __all__ = ["MachineState", "QueuedJob", "RunningJob", "Snapshot", "Spot"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineState:
-    """A machine, the memory of each of its GPUs (GiB, NaN if unknown), and what is free on it.
+    """A machine, the memory of each of its GPUs (GiB, NaN if unknown), and its free capacity.
 
     `free` is the free capacity after all running jobs, including those not listed in the snapshot. If it is NaN, it is
     computed: the capacity minus what the listed running jobs hold.

@@ -125,7 +125,7 @@ class PeakUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """What the run-time model of one task type depends on, and for which requests it is valid.
+    """Facts on the run-time model of a task type: important resources, and the requests for which it is valid.
 
     `important` holds the resources whose permutation importance exceeds the threshold. `support` maps each resource to
     the lowest and highest request in training; if both are equal, the model cannot predict an effect of the resource.

@@ -20,7 +20,7 @@ _US: Final = 1_000_000
 
 
 class Moment(Protocol):
-    """The history under one key at one moment, or under many keys, each at its own moment."""
+    """The history under one key at a moment, or under many keys, each at a moment."""
 
     @property
     def now_us(self) -> Number:

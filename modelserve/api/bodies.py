@@ -22,7 +22,7 @@ Body = TypeVar("Body", bound=BaseModel)
 SMALL_BYTES: Final = 16_384
 """Bodies up to this size in bytes are parsed on the event loop (under a millisecond), larger bodies in a thread."""
 FEW_FIELDS: Final = 60_000
-"""Number of colons up to which a body has few fields; a reservation call of 1000 jobs has about half as many."""
+"""Number of colons up to which a body has few fields; a reservation call of 1000 jobs has about half this number."""
 TOGETHER: Final = 8
 """Maximum total size of all bodies in a worker's memory, as a multiple of the largest allowed body."""
 CLOSE: Final = {"connection": "close"}

@@ -116,7 +116,7 @@ def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
 
 
 def _located(each: ErrorDetails) -> tuple[str, str]:
-    """Return the path of an invalid field, and the message; a validator of several fields names one in its message."""
+    """Return an invalid field's path, and the message; a validator of several fields names it in its message."""
     path, message = [str(part)[:SHOWN] for part in each["loc"]], fault_of(each)
     if each["type"] == "extra_forbidden":
         message = f"{message}; /openapi.json lists all fields"

@@ -23,7 +23,7 @@ __all__ = ["Combination", "forecasts_of"]
 LEVELS: Final = (0.5, 0.9)
 
 RATE: Final = 0.1
-"""Learning rate: a weight is the prior one times exp(-RATE * discounted loss / mean loss of the prior mixture)."""
+"""Learning rate: a weight is the prior weight times exp(-RATE * discounted loss / mean loss of the prior mixture)."""
 DISCOUNT: Final = 0.99
 """Factor on all earlier losses at each ended job, so that the last few hundred ended jobs count."""
 STEP: Final = 0.1
@@ -51,7 +51,7 @@ def _pinball(gap, level):  # type: ignore[no-untyped-def]  # numba infers the ty
 
 @jitted(None)
 def _weights(state, prior, place, weights):  # type: ignore[no-untyped-def]  # as above
-    """Fill in the members' weights for the quantile at `place`; the prior ones before the first ended job."""
+    """Fill in the members' weights for the quantile at `place`; before the first ended job, the prior weights."""
     members = prior.shape[1]
     first = place * (members + 1)
     count = state[2 * (members + 1) + _COUNT]
@@ -71,7 +71,7 @@ def _weights(state, prior, place, weights):  # type: ignore[no-untyped-def]  # a
 
 @jitted(None)
 def _widening(state, members):  # type: ignore[no-untyped-def]  # as above
-    """Return the p90 offset times the weight of the forecast with it; the rest is the weight of the one without."""
+    """Return the p90 offset times its weight, which its losses with and without the offset give."""
     at = 2 * (members + 1)
     raw, widened = state[at + _RAW], state[at + _WIDENED]
     scale = raw / max(state[at + _COUNT], 1.0) + LEAST_LOSS

@@ -162,7 +162,7 @@ class ModelPredictor(ABC, Generic[Model]):
 
     @abstractmethod
     def choice(self, kind: Kind, job: Job) -> tuple[Model | None, str | None]:
-        """Return the model of a job, or None and, if there is one that cannot be read, the reason."""
+        """Return the model of a job; None without a model, with the reason if it cannot be read."""
 
     @abstractmethod
     def bundle(self, model: Model) -> Bundle:

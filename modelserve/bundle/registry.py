@@ -170,7 +170,7 @@ def _mirror_one(
 
 
 def _present(place: Path, expected: str | None, verified: Verified, histories: dict[str, History]) -> str | None:
-    """Return the digest of the bundle in a folder; None if the bundle is damaged, missing or not the registered one."""
+    """Return the digest of the bundle in a folder; None if it is missing, damaged or not the registered bundle."""
     mark = files_mark(place)
     held = verified.get(place)
     if held is None or held[0] != mark:
@@ -205,7 +205,7 @@ def _fetch(
         try:
             whole = download_artifacts(artifact_uri=source, dst_path=str(Path(stage) / "model"), tracking_uri=uri)
         except Exception as error:
-            # Artifact stores raise exceptions of many types; the other models must be copied after any of them.
+            # Artifact stores raise exceptions of many types; after any of these, the other models must still be copied.
             raise MirrorError(
                 f"{name}@{version}: cannot download its files from {without_password(source)} ({type(error).__name__})"
             ) from error

@@ -79,7 +79,7 @@ class RequestContext:
     failed: dict[str, str] = field(default_factory=dict)
 
     def choice(self, kind: Kind, job: Job | JobRow) -> tuple[ServedModel | None, str | None]:
-        """Return the model of a job, or None and, if there is one that could not be loaded, the reason."""
+        """Return the model of a job; None without a model, with the reason if it could not be loaded."""
         whose = (job.trace or self.trace or "", job.workload, job.task_type)
         found = self.chosen.get((kind, whose))
         if found is None:

@@ -36,7 +36,7 @@ def holds(context: RequestContext, body: HoldBody) -> Answered:
 
 
 def _moment(body: PlanBody | HoldBody, context: RequestContext) -> float:
-    """Return the moment of a decision (Unix time): the call's, else that of the call's arrival."""
+    """Return the time of a decision (Unix time): that in the call, or without one the time of the call's arrival."""
     return context.now if body.now_ts is None else body.now_ts.timestamp()
 
 

@@ -121,7 +121,7 @@ def decide(
 
 
 def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
-    """Return Algorithm 1's parameters for a task type: from the call, else the type's settings, else `POLICY`."""
+    """Return Algorithm 1's parameters for a task type: of the call, by default of its settings, then of `POLICY`."""
     called = {"theta": body.theta, "alpha0": body.alpha, "guard": body.guard}
     of_settings = {} if of_type is None else of_type.parameters()
     return replace(POLICY, **of_settings | {name: value for name, value in called.items() if value is not None})

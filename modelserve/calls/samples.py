@@ -137,7 +137,7 @@ def _statistics_faults(given: Statistics, age_s: float) -> Iterator[Refusal]:
     times = {"at_s": given.at_s}
     for name, use in {"cpu_cores": given.cpu_cores, "gpus": given.gpus}.items():
         if use is not None:
-            # A sum of squares has another limit: it is judged by its root, as one deviation would be.
+            # A sum of squares has another limit: its root is checked like one deviation.
             spread = math.copysign(math.sqrt(abs(use.squares) / max(given.count, 1)), use.squares)
             uses |= {f"{name}.mean": use.mean, f"{name}.recent": use.recent, f"{name}.squares": spread}
             times[f"{name}.pressed_s"] = use.pressed_s

@@ -32,7 +32,7 @@ class UsedRow(Part):
 
 
 class FeedbackRow(JobIdentity):
-    """The report of one finished job; `allocation` is what it was given, by default its request."""
+    """The report of one finished job; `allocation` is the amount that it was given, by default its request."""
 
     submit_ts: Moment
     start_ts: Moment | None = None

@@ -60,18 +60,18 @@ class Models(Answer):
 
 
 Basis = Literal["model", "similar_jobs", "same_gpus", "newest_jobs", "typical", "prior"]
-"""What a predicted run time comes from."""
+"""The source of a predicted run time."""
 
 
 class Prediction(Answer):
     """The predictions for one job; `reason` and `note` say why a requested output is null.
 
     `measured_runs` is the number of measured runs of the job's group and role or, if larger, the number of groups with
-    similar jobs (same role and request). `basis` is what the run time comes from: a trained model, else the ended jobs
-    that are similar, have the same number of GPUs, are the newest of the cluster or of the task type in training
-    (`typical`), else a prior without any job. `ended_jobs` is the number of these jobs, at most 1000; for a trained
-    model, of the similar ones. `verdict` is that of the gate on the run-time model: a model that is `worse` than the
-    best simple answer does not answer. `history` is the time at which the models' training data ends.
+    similar jobs (same role and request). `basis` is the source of the run time: a trained model, or ended jobs (similar
+    jobs, jobs with the same number of GPUs, the cluster's newest jobs, or the newest training jobs of the type,
+    `typical`), or a prior without any job. `ended_jobs` is the number of these jobs, at most 1000; for a trained model,
+    of similar jobs. `verdict` is that of the gate on the run-time model: a model that is `worse` than the best simple
+    answer does not answer. `history` is the time at which the models' training data ends.
     """
 
     job_id: str
@@ -116,10 +116,10 @@ class Recommended(Answer):
     `mode` says whether to apply the target (`enforce`) or only to record it (`observe`). `run_time_change` is the
     relative change of the predicted run time from request to target. `alpha` is the share of the request that the
     run-time model accepted, 1 if none. `model_decided` is true if floors alone would have given another target.
-    `judged_by` is what was asked whether a run gets longer: the response model if it is trusted, else the run-time
-    forecast, with the reason; null without a model.
-    `raise_to` is a larger request, for a resource whose peak use in similar jobs exceeds the request (reason
-    `too_little`), else null; it is never applied here: a target never exceeds its request.
+    `judged_by` names the model that predicts whether a run gets longer: the response model if it is trusted, else the
+    run-time forecast, with the reason; null without a model. `raise_to` is a larger request, for a resource whose peak
+    use in similar jobs exceeds the request (reason `too_little`), else null; it is never applied here: a target never
+    exceeds its request.
     """
 
     job_id: str

@@ -45,7 +45,7 @@ else:
 
 
 class FreeRow(RequestRow):
-    """What is free on a machine beside all its running jobs, listed or not; absent: all that the listed jobs leave.
+    """The free capacity of a machine beside all running jobs, listed or not; absent: what listed jobs leave.
 
     `devices` are the free shares of its GPUs, in order, instead of `gpus`.
     """
@@ -92,8 +92,8 @@ class QueuedRow(RecommendJob):
 
     `gpu_type` may list alternatives (`T4|P100`). `machines` are the only machines that the job may use, if given, and
     `device_mem_gib` is the least memory of each GPU. `run_time_s` is the expected run time, `priority` is larger for
-    jobs that go first. Jobs that waited equally long are in the order of the call. What models tell jobs apart by
-    counts only in `/v1/schedule`. The job is of the trace and cluster of the call.
+    jobs that go first. Jobs that waited equally long are in the order of the call. The fields that models read count
+    only in `/v1/schedule`. The job is of the trace and cluster of the call.
     """
 
     instances: Instances = 1
@@ -107,7 +107,7 @@ class QueuedRow(RecommendJob):
 class ClusterBody(Part):
     """A call for placements: the machines, the running jobs, the queue (`jobs`), and the rules by which jobs start.
 
-    `overtakes` is the number of later jobs that may start before one that does not fit; absent: any number. With
+    `overtakes` is the number of later jobs that may start before a job that does not fit; absent: any number. With
     `backfill` `easy`, later jobs must not delay it. GPUs are pooled per machine, or shared by device: by default as the
     placement needs, and by device if any GPU is named.
     """
@@ -227,7 +227,7 @@ class PendingJob(Answer):
 
 
 class PendingAnswer(Answer):
-    """Explanations of waiting jobs, in the order asked for or of the queue; jobs that start now are left out."""
+    """Explanations of waiting jobs, in the order of the ids or of the queue; jobs that start now are left out."""
 
     answer_id: str
     pending: tuple[PendingJob, ...]

@@ -235,7 +235,7 @@ class PlanAnswer(Answer):
 
 
 class HourlyValues(Part):
-    """Hourly values from `start_ts` (a whole hour): of the past until now, then a forecast as far as there is one.
+    """Hourly values from `start_ts` (a whole hour): past values until now, then a forecast if there is one.
 
     Hours after the last value are forecast from the same hours of the last 14 days, as far as they are given.
     """
@@ -278,7 +278,7 @@ class HoldBody(Part):
 
 
 HoldReason = Literal["now_is_best", "better_hour", "no_slack"]
-"""Why a job starts now or is held: no hour within its slack is better, one is, or it has less slack than an hour."""
+"""Why a job starts now or is held: no hour within its slack is better, a later hour is, or its slack is too short."""
 
 
 class Held(Answer):

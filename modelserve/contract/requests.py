@@ -66,7 +66,7 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
 
 
 class JobIdentity(Part):
-    """Which job a call or report is about, and what models tell jobs apart by."""
+    """The identity of a job in a call or report, and the fields that models read."""
 
     job_id: Text
     task_type: Text = str(TaskType.OTHER)
@@ -140,7 +140,7 @@ class WhatIfBody(Part):
 class ModeBody(Part):
     """Set a mode, unset a mode, or release brakes; an absent cluster, task type or group means all.
 
-    With a group or user, only the brake on that one is released.
+    With a group or user, only its brake is released.
     """
 
     trace: Text | None = None

@@ -25,7 +25,7 @@ MAX_SAMPLES: Final = 60
 Reason = Literal["probation", "stale", "pressing", "held", "measured", "refused"]
 """The reasons of `scheduler_core.reserve`, which clients do not load, and `refused`."""
 InputFault = Literal["missing", "ambiguous", "length"]
-"""Faults of a job's measurements other than those of a sample: a missing value, two values for one, unequal lengths."""
+"""Faults of a job's measurements as a whole: a missing value, two values for the same amount, or unequal lengths."""
 Fault = Literal["not_finite", "negative", "too_large", "out_of_order", "ahead", InputFault]
 """The faults of a sample of `scheduler_core.reserve`, and those of a job's measurements."""
 

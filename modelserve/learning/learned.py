@@ -95,7 +95,7 @@ class Learned:
     seq: int = 0
 
     def mode(self, trace: str, task_type: str, group: str | None, cluster: str | None = None) -> Mode:
-        """Return the mode of a job: that of its group, else of its type, else of its trace, else `default`.
+        """Return the mode of a job: the first that is set of its group, its type and its trace, else `default`.
 
         At each of these levels, a mode set for the job's cluster takes precedence over a mode for all clusters.
 
@@ -300,7 +300,7 @@ def _calm(floors: dict[K, _Floor], key: K, row: Outcome) -> None:
 def _scopes(row: Outcome) -> Iterator[tuple[Scope, str]]:
     """Yield the scopes of a job's brakes, the narrowest first, each with the source of harm that the job counts as.
 
-    A job without a group or user is a source of its own.
+    A job without a group or user counts as a separate source.
     """
     itself = f"{row.job_id}/{row.role}"
     place = (row.trace, row.cluster, row.task_type)

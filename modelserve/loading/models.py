@@ -57,7 +57,7 @@ class Snapshot:
     generation: int
 
     def model_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> ServedModel | None:
-        """Return the champion for a job: the model of its workload if there is one, else of its task type, or None."""
+        """Return the champion for a job: the model of its workload, else that of its task type, else None."""
         return of_job(self.champions, kind, trace, workload, task_type)
 
     def failure_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> str | None:

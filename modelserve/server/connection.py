@@ -92,9 +92,9 @@ class Connection(HttpToolsProtocol):
         self._unsent_since = 0.0
 
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]  # as in uvicorn
-        """Accept a connection within the limit, or instead of an idle one; otherwise reply to it with 503.
+        """Accept a connection within the limit, or in place of an idle connection; otherwise reply to it with 503.
 
-        At twice the limit, a connection is closed without a reply if no idle one can be closed.
+        At twice the limit, it is closed without a reply if no idle connection can be closed.
         """
         taken = len(self.connections)
         super().connection_made(cast("asyncio.Transport", Lingering(transport, self)))

@@ -181,7 +181,7 @@ class Supervisor:
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            # In a process group of its own, the child gets no Ctrl+C from the terminal: the parent ends it.
+            # A child in a separate process group gets no Ctrl+C from the terminal: the parent ends it.
             child.process = process = await asyncio.create_subprocess_exec(
                 *child.command,
                 stdin=theirs.fileno(),
@@ -222,7 +222,7 @@ class Supervisor:
 
     def _note_ready(self, facts: Mapping[str, object]) -> None:
         if facts.get("store_inode"):
-            # A worker that starts later must not create another store, or open one that replaced the first.
+            # A worker that starts later must not create another store, or open a store that replaced the first.
             self._environment.setdefault(STORE_INODE, str(facts["store_inode"]))
         if not self._serving:
             self._serving = True
@@ -232,7 +232,7 @@ class Supervisor:
 
 
 def pause_after(pause_s: float, *, ran_s: float) -> float:
-    """Return the seconds before a restart: the double of the last pause, or the first one if the process ran long."""
+    """Return the seconds before a restart: twice the last pause, or the first pause if the process ran long."""
     return FIRST_PAUSE_S if ran_s > STEADY_S else min(max(2 * pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
 
 

@@ -51,7 +51,7 @@ class ModeSet:
 class Reset:
     """The release of a brake: harm before it no longer counts. An empty cluster or task type means all.
 
-    With a user or group, only the brake on that one is released.
+    With a user or group, only its brake is released.
     """
 
     trace: str

@@ -92,7 +92,7 @@ def demo(
 
 
 def _print_headline(result: "SimulationResult", settings: "SimulationSettings", data: str) -> None:
-    """Print the table that the demo is for, its picture and what it means."""
+    """Print the demo's main table, its picture and its meaning."""
     from pipelines.cli.demo_tables import bars, headline_rows, sentence
 
     gpus = sum(machine.gpus for machine in settings.cluster.machines)

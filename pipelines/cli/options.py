@@ -200,7 +200,7 @@ class Place:
 
 
 def place_of(lake: Path | None, *, demo: bool = True) -> Place:
-    """Return where a command works: in the given lake, else TAUT_LAKE, else data/lake, else the demo's lake.
+    """Return where a command works: the given lake, or the first there is of TAUT_LAKE, data/lake and the demo's lake.
 
     The registry and the cached models are next to the lake unless the settings name them. Commands that create a lake
     pass `demo=False`, which excludes the demo's lake. If the demo's lake is used, a notice on stderr names it.
@@ -236,7 +236,7 @@ def opened(lake: Path | None, trace: str | None) -> Iterator[tuple["OpenLake", s
 
 
 def chosen_trace(lake: "OpenLake", trace: str | None) -> str:
-    """Return the trace to use: the given option, else the one in the settings, else the lake's only one."""
+    """Return the trace to use: the given option; if absent, that of the settings; if absent, the lake's only trace."""
     from pipelines.settings import load_settings
 
     return lake.chosen(trace or load_settings().trace)

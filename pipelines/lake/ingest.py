@@ -191,7 +191,7 @@ def check_trace_name(name: str) -> None:
 
 
 def _loading(source: str | Source, from_dir: str | Path, lake: str | Path, as_name: str | None) -> Loading:
-    """Return what to load; the trace's name is `as_name`, else `pai-synth` for synthetic files, else the source's."""
+    """Return the files to load; the trace's name is `as_name`, or `pai-synth` for synthetic files, or the source's."""
     if isinstance(source, str):
         if source not in SOURCES:
             raise BadUsage(f"no source {source!r}; expected one of {', '.join(SOURCES)}")
@@ -214,7 +214,7 @@ def _prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
 
 
 def _check_shares(manifest: Manifest, source: Source, strict_share: float | None) -> None:
-    """Check that required files with rows have a good one, and that each file's quarantined share is small enough."""
+    """Check that required files with rows have a good row, and that each file's quarantined share is small enough."""
     required = {table.name for table in source.tables if table.required}
     for account in manifest.accounts:
         rules = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())

@@ -51,7 +51,7 @@ class Lake:
         return sorted(self.storage.manifests())
 
     def chosen(self, trace: str | None) -> str:
-        """Return the named trace, or without a name the only one."""
+        """Return the named trace; without a name, the only trace."""
         if trace is not None:
             return self.manifest(trace).trace
         self._require()
@@ -72,7 +72,7 @@ class Lake:
         return manifests.from_json(text, trace)
 
     def readable_manifests(self) -> dict[str, Manifest]:
-        """Return the manifests by trace, leaving out damaged ones and ones of another format."""
+        """Return the manifests by trace, without those that are damaged or of another format."""
         readable = {}
         for trace in self.traces():
             with suppress(LakeError):

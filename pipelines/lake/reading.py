@@ -51,7 +51,7 @@ def separated(
     """
     names = [f"c{n}" for n in range(1, max(*counts, least) + 2)]
     kinds = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
-    # Absent fields are the last ones, so the first n are there if the n-th is there and the next is not.
+    # Absent fields are at the end, so exactly n fields exist if the n-th exists and the next does not.
     whole = " OR ".join(f"c{n} IS NOT NULL AND c{n + 1} IS NULL" for n in counts)
     fault = f"CASE WHEN NOT ({whole}) THEN '{COLUMN_COUNT}' END AS fault"
     # Rows at fault have no fields: the bytes of the lake's files depend on which columns have nulls.
@@ -106,7 +106,7 @@ def parsed(table: RawTable, rows: str) -> str:
     """Return the SELECT that adds to each row the text (`t1`, `t2`, ...) and the value of each column."""
     columns = list(enumerate(table.columns, start=1))
     texts = ", ".join(f"{_text(column, n)} AS t{n}" for n, column in columns)
-    # A level of its own, so that each text is cast once.
+    # A separate SELECT, so that each text is cast once.
     numbers = "".join(f", try_cast(t{n} AS DOUBLE) AS d{n}" for n, column in columns if "{number}" in column.value)
     values = ", ".join(
         f'{column.value.replace("{text}", f"t{n}").replace("{number}", f"d{n}")} AS "{column.name}"'

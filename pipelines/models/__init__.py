@@ -5,4 +5,4 @@ from typing import Final
 __all__ = ["NEWEST"]
 
 NEWEST: Final = 500_000
-"""Number of newest jobs that models are trained on unless told otherwise; it bounds time and memory."""
+"""Default number of newest jobs on which models are trained; it bounds time and memory."""

@@ -165,8 +165,8 @@ FEATURES_SHARE: Final = 1 / 3
 LEAST_FEATURES: Final = 4
 """Minimum number of columns from which each node chooses, or all columns if there are fewer.
 
-A node that may choose only columns without a split becomes a leaf. With 3 or 4 columns, a third is one: on made rows
-the trees then had 50 to 75 % of the leaves, and the pinball loss was 15 to 28 % higher.
+A node becomes a leaf if none of its columns has a split. With 3 or 4 columns, a third is a single column: on made-up
+rows the trees then had 50 to 75 % of the leaves, and the pinball loss was 15 to 28 % higher.
 """
 BINS: Final = 64
 SMALL_SHARE: Final = 0.8

@@ -136,8 +136,8 @@ def permuted_requests(
 ) -> dict[str, Spread]:
     """Return for each resource how much the loss increases when its requests are shuffled among jobs of the same role.
 
-    All features derived from the request change along, else the effect of GPUs would be attributed to cores. `frame`
-    and `jobs` (n rows) are held-out rows, which `score` scores once encoded.
+    All features derived from the request change with it; otherwise the effect of GPUs would be attributed to cores.
+    `frame` and `jobs` (n rows) are held-out rows, which `score` scores once encoded.
     """
     rng = np.random.default_rng(seed)
     frame = frame.select(contract.names)

@@ -130,8 +130,8 @@ def _importances(
 ) -> tuple[list[Importance], dict[str, Spread]]:
     """Measure permutation importance of the forecast that serves, by feature and by resource; empty without columns.
 
-    The rows are judged ones without parameter servers. If none were judged, they are the early-stopping rows, although
-    the final fit was trained on them. The weights of the members are those at the cut.
+    The rows are judged rows without parameter servers. Without judged rows, they are the early-stopping rows, although
+    the final fit was trained on these. The weights of the members are those at the cut.
     """
     members, forest = combination.members, fitted.forest
     if FITTED.isdisjoint(members):

@@ -106,7 +106,7 @@ def _rows(mask: pl.Series) -> IntArray:
 
 
 def _latest_apart(submit_ts: pl.Series, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Split rows by submission: return the earlier ones, and the latest share; equal times stay together."""
+    """Split rows by submission: return the earlier rows, and the latest share; rows of equal time stay together."""
     submitted = submit_ts.dt.epoch("us").to_numpy()[rows]
     if len(rows) == 0:
         return rows, rows

@@ -72,7 +72,7 @@ UNITS: Final = {"cpu_cores": "cores", "gpus": "GPUs", "mem_gib": "GiB", "gpu_mem
 RESOURCES: Final = {"cpu_cores": "CPU", "gpus": "GPU", "mem_gib": "Memory", "gpu_mem_gib": "GPU memory"}
 LEAST_AMOUNT: Final = 0.01
 DRAWN: Final = (("cpu_cores", "mean"), ("gpus", "mean"), ("mem_gib", "peak"), ("gpu_mem_gib", "peak"))
-"""Measure of use that is drawn for each resource: the one below which its request must not shrink."""
+"""Measure of use that is drawn for each resource: its request must not shrink below this use."""
 COLUMNS: Final = (
     "trace",
     "resource",

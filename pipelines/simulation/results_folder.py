@@ -1,4 +1,4 @@
-"""Folders for results: check one before the work begins, and write each run of a simulation into a subfolder."""
+"""Folders for results: check a folder before the work begins, and write each run of a simulation into a subfolder."""
 
 import json
 import math

@@ -195,7 +195,7 @@ def prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:
 
 
 TRUTHS: Final = ("shared", "contention", "predicted", "unchanged")
-"""Slowdown models, the one that can show most harm first; the sentence is about the first that was run."""
+"""Slowdown models, ordered by the harm that they can show, most first; the sentence is about the first that was run."""
 COVERED: Final = 0.95
 
 

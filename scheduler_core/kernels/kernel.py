@@ -1,7 +1,7 @@
 """Compilation of loops with numba, and the cache of what was compiled.
 
-Numba is imported at the first compilation only. Numba caches the code next to the sources, else in its user cache;
-`NUMBA_CACHE_DIR` sets another folder.
+Numba is imported at the first compilation only. Numba caches the code next to the sources, or in its user cache if it
+may not write there; `NUMBA_CACHE_DIR` sets another folder.
 """
 
 import fcntl
@@ -92,7 +92,7 @@ class Kept:
         return self._compiled(*args)
 
     def _load(self, args: tuple[Any, ...]) -> None:
-        """Compile or load; if another process compiles functions of the same file, wait, and load what it made."""
+        """Compile or load; if another process compiles functions of the same file, wait, and load its result."""
         import numba
 
         with Path(self.py_func.__code__.co_filename).open() as file, suppress(OSError):  # some disks have no locks
@@ -113,7 +113,7 @@ def inlined(function: Callable[..., Any]) -> Kernel:
 
 
 class Native:
-    """A function with code of its own for compiled kernels, an intrinsic in `references`; Python calls `plain`."""
+    """A function that compiled kernels replace by an intrinsic in `references`; Python calls `plain`."""
 
     def __init__(self, name: str, plain: Callable[..., Any]) -> None:
         self._name = name

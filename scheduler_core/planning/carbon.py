@@ -266,7 +266,7 @@ def _split(wanted: int, free: IntArray, below: IntArray | None) -> IntArray:
 
 
 def _switch(wanted: int, left: IntArray, below: IntArray) -> int:
-    """Return the switch with the best node for all `wanted` GPUs, else that with just enough GPUs, else with most."""
+    """Return the switch with the best node for all `wanted` GPUs, else with just enough GPUs, else with most GPUs."""
     of_switch = np.bincount(below, weights=left)
     holds = np.flatnonzero(left >= wanted)
     if holds.size:

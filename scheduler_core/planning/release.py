@@ -40,7 +40,7 @@ def forecast(series: HourlySeries, hours: IntArray, ahead_h: int | IntArray) -> 
 
 
 def _usual(series: HourlySeries, hours: IntArray, newest: IntArray) -> FloatArray:
-    """Return the weighted means of the hours `newest` and the same hours of earlier days; the current ones if none."""
+    """Return the weighted means of the hours `newest` and the same hours of earlier days, or else current values."""
     known = newest[:, None] - HOURS_PER_DAY * np.arange(RECENT_DAYS)
     weights = DAY_WEIGHT ** np.arange(RECENT_DAYS) * (series.wrap | (known >= 0))
     total = weights.sum(axis=1)

@@ -170,7 +170,7 @@ def _job(i: int, slot: Slot, review: Review, config: KubernetesConfig) -> Job:
 
 
 def _with_names(found: Json, template: Template) -> Json:
-    """Return a pod template with the labels and annotations of its owner added; the template's own take precedence."""
+    """Return a pod template with its owner's labels and annotations added; those of the template take precedence."""
     if not template.path:
         return found
     outer, inner = mapping(found.get("metadata")), mapping(template.body.get("metadata"))

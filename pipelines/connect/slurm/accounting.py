@@ -174,7 +174,7 @@ def _step(row: Mapping[str, str]) -> Step:
 
 
 def _status(row: Mapping[str, str], steps: Sequence[Step]) -> Status | None:
-    """Return how a job ended; a failed one ran out of memory if a step, or the exit code of the job, says so.
+    """Return how a job ended; a failed job ran out of memory if a step or the exit code of the job says so.
 
     A step's own end may be recorded after that of its job. A job with less memory than it asked for also ran out of
     memory if it was killed, since the kernel's kill is not always seen as such.

@@ -92,7 +92,7 @@ def _at_once(peaks: Sequence[tuple[Step, float]]) -> float | None:
     """Return the largest sum of the peaks of steps that run at the same time; None without steps."""
     if not peaks:
         return None
-    # At one second, steps begin before others end, since Slurm's times are whole seconds.
+    # Within one second, starts count before ends, because Slurm's times are whole seconds.
     events = [(step.start or _LONG_AGO, 0, mib) for step, mib in peaks]
     events += [(step.end or _NEVER, 1, -mib) for step, mib in peaks]
     now = largest = 0.0

@@ -57,7 +57,7 @@ def job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) -> 
     made = _columns(rows, columns, {**JOB_COLUMNS, **USAGE_COLUMNS}, implied_of(rows.columns))
     held = {column.name for column in made}
     spans, resources, used, rates = ([n for n in names if n in held] for names in (SPANS, RESOURCES, USED, RATES))
-    # The order of times is a rule of its own, so a span made of two times is not tested again.
+    # A separate rule checks the order of times, so a span of two times is not tested again.
     given = [n for n in spans if n in rows.columns and not rows.columns[n].derive]
     numbers = [n for n in (*resources, *used, "nodes", "attempts") if n in held]
     ordered = (("start_before_submit", "start_ts", "submit_ts"), ("end_before_start", "end_ts", "start_ts"))

@@ -158,7 +158,7 @@ def _memory(texts: Sequence[str], unit: str | None, *, of_slurm: bool) -> Readin
 
 
 def _lettered(sizes: Sequence[str], *, of_slurm: bool) -> Reading | None:
-    """Return a reading of sizes of which at least one has a letter; numbers without are MiB in Slurm, else bytes."""
+    """Return a reading of sizes, at least one with a letter; numbers without a letter are MiB in Slurm, else bytes."""
     example = next(text for text in sizes if re.fullmatch(LETTERED, text))
     numbers = [float(text) for text in sizes if re.fullmatch(r"\d+(\.\d*)?", text)]
     bare = f"{median(numbers):.0f}" if numbers else ""
@@ -176,7 +176,7 @@ def _lettered(sizes: Sequence[str], *, of_slurm: bool) -> Reading | None:
 
 
 def _of_decimal_unit(texts: Sequence[str], unit: str) -> Reading | None:
-    """Return a reading in the decimal unit of the name, or in the binary one that many tools call by the same name."""
+    """Return a reading in the decimal unit of the name, or in the binary unit that many tools call by the same name."""
     if not (numbers := numbers_of(texts)):
         return None
     if _share(number % 512 == 0 and number % 1000 > 0 for number in numbers if number > 0) >= 0.5:
@@ -207,7 +207,7 @@ def _gpus(texts: Sequence[str], unit: str | None, name: str) -> Reading | None:
 
 
 def _amount(texts: Sequence[str], unit: str | None, assumed: str, *, certain: bool = False) -> Reading | None:
-    """Return a reading as numbers in the unit of the name, else in an assumed one."""
+    """Return a reading as numbers in the unit of the name; without a unit in the name, in an assumed unit."""
     if not numbers_of(texts):
         return None
     if unit is not None:

@@ -25,7 +25,7 @@ class JobMetrics:
       are valid for such jobs only.
     - `first_start_s`: NaN if the job never started.
     - `completed`, `failed`, `running`, `waiting`: state at the end; exactly one is true for an arrived job.
-    - `killed`, `preempted`: whether it was killed, preempted at least once.
+    - `killed`, `preempted`: whether it was killed at least once, and preempted at least once.
     - `retried`: whether it was started again with its full request after a kill.
     - `stretch`: run time in the simulation / `run_s`, waiting excluded; NaN if the job never started. The run time
       counts all time on machines, and the time still needed when the simulation ends: the rest of the current run, the

@@ -39,11 +39,12 @@ class Metrics:
 
     Means and quantiles are NaN if they have no job.
 
-    - `submitted`, `never_fits`: arrived jobs that fit the empty cluster; those that do not, and count nowhere else.
+    - `submitted`, `never_fits`: arrived jobs that fit the empty cluster; jobs that do not fit it, which count nowhere
+      else.
     - `deployed`: jobs that started at least once.
     - `completed`, `failed`, `running`, `waiting`: submitted jobs by state at the end. A job that was killed, preempted
       waits until it starts again.
-    - `killed`, `retried`: jobs killed at least once for lack of memory; those of them that were started again.
+    - `killed`, `retried`: jobs killed at least once for lack of memory; killed jobs that were started again.
     - `preempted`: jobs stopped at least once by a preemption.
     - `complete_rate`: completed / (completed + waiting).
     - `*_allocated_frac`: mean allocation over time / capacity of all machines, those that are down included.

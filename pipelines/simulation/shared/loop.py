@@ -126,7 +126,7 @@ def _kill_over(state: State, now_s: float) -> bool:
 
 @kernel
 def _round(state: State, now_s: float) -> None:
-    """Start waiting jobs in queue order; one that does not fit is overtaken by later ones."""
+    """Start waiting jobs in queue order; later jobs overtake a job that does not fit."""
     find_free(state, now_s)
     queue, at = state.queue, 0
     while at < queue.tally[0].waiting:

@@ -257,7 +257,7 @@ def realised_usd(weeks: Weeks, b: int, job: int, start: int, site: int) -> float
 def act(weeks: Weeks, state: State, actions: IntArray, earned: FloatArray) -> None:
     """Carry out one action (B, S) of each agent for its head job, and write what each start earns (B, S) in USD.
 
-    Agents act in turn, beginning with another one in every step. A start for which others have taken the room is
+    Agents act in turn, beginning with another agent in every step. If others have taken the room for a start, it is
     refused, and the agent decides about the job again.
     """
     sites = state.head.shape[1]

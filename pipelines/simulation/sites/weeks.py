@@ -342,7 +342,7 @@ def move_usd(drawn: WeekJobs, price: FloatArray, carbon: FloatArray, terms: Term
 
 
 def stacked(weeks: Sequence[Weeks]) -> Weeks:
-    """Return weeks as one batch; shorter ones are filled up with jobs that never arrive, and with their last hours."""
+    """Return weeks as one batch; shorter weeks are filled up with jobs that never arrive, and with their last hours."""
     of_jobs = {name: _joined([getattr(each.jobs, name) for each in weeks], fill) for name, fill in _JOB_FILLS.items()}
     columns = [name for name in Weeks._fields if name != "jobs"]
     joined = {name: _joined([getattr(each, name) for each in weeks], _WEEK_FILLS.get(name)) for name in columns}
