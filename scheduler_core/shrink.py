@@ -104,11 +104,11 @@ def unchanged_request(job: Job, reason: Reason, *, note: str = "") -> Recommenda
 class _Known:
     """The data of n jobs before their requests are varied.
 
-    `floors` (n, 3) are NaN where unknown. `measured` (n, 3) marks resources that may shrink: those with a floor and
-    no `unusual` request, all under guard `none`. `raises` (n, 3) are the floors, without any assumed card, of resources
-    whose peak use exceeds the request, else NaN.
-    `minimums` (n, 3) are 0 where a job has none. `important` (n, 3) marks resources that keep their request. `low` and
-    `high` (n, 3) bound the requests for which the predicted run time counts. `invalid` (n,) marks impossible peaks.
+    `floors` (n, 3) are NaN where unknown. `measured` (n, 3) marks resources that may shrink: all under guard `none`,
+    otherwise resources with a floor and a usual request. `raises` (n, 3) are the floors of resources whose peak use
+    exceeds the request, without assumed cards, else NaN. `minimums` (n, 3) are 0 where a job has none. `important` (n,
+    3) marks resources that keep their request. `low` and `high` (n, 3) bound the requests for which the predicted run
+    time counts. `invalid` (n,) marks impossible peaks.
     """
 
     requests: FloatArray

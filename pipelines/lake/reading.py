@@ -210,7 +210,7 @@ def _if_read(fault: Fault, table: RawTable, unread: dict[str, str]) -> str:
         return f"({fault.sql})"
     read = list(fault.columns)
     computed = {column.name: column for column in table.columns if column.text == COMPUTED}
-    for name in read:  # the list grows by the columns that computed columns are made of
+    for name in read:  # the list grows by the columns from which computed columns are derived
         if name in computed:
             read += [other for other in _columns_in(computed[name].value, table) if other not in read]
     return " AND ".join([f"({fault.sql})", *(f"NOT ({unread[name]})" for name in read if name in unread)])

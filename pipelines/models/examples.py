@@ -27,7 +27,7 @@ __all__ = ["Examples", "Setting", "Watch", "examples_of", "task_types"]
 IntArray = npt.NDArray[np.int64]
 By = Literal["kind", "workload"]
 Watch = Callable[[Sequence[str]], Iterable[str]]
-"""Iterates over task types, as `iter` does; a caller that shows progress gives its own."""
+"""Iterates over task types, like `iter`; a caller may replace it to show progress."""
 
 TYPE_COLUMN: Final[dict[By, str]] = {"kind": "task_type", "workload": "workload"}
 _IDENTITY: Final = ("trace", "cluster", "job_id", "role")

@@ -64,7 +64,7 @@ class Tuned:
 
     @property
     def better(self) -> bool:
-        """Return whether the best trial leads beyond noise on both."""
+        """Return whether the best trial leads beyond noise, both in `lead` and in `checked`."""
         return self.lead.lo > 0.0 and self.checked.lo > 0.0
 
     @property

@@ -47,8 +47,8 @@ def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPo
 
     `requests` is the number of different requests. By group, amounts are those of the request with the most
     instance-hours. By user and by type, amounts are means over the requests with enough measured runs, weighted by
-    instance-hours; each request has the target of its own group. So the mean target is the sum of what some requests
-    should release and others should get. The reason is `shrunk` if enough is released in total, `too_little` if
+    instance-hours; each request has the target of its own group. So the mean target includes both requests that should
+    shrink and requests that should grow. The reason is `shrunk` if enough can be released in total, `too_little` if
     enough is missing in total, else the reason of the largest other request.
 
     `<resource>_reclaimable_h` are the hours that smaller targets would have freed, `_missing_h` the hours that larger
@@ -90,7 +90,7 @@ def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPo
 
 
 def summary(rows: pl.DataFrame) -> list[str]:
-    """Return lines on the reclaimable and the missing share of all requests, and on the meaning of columns."""
+    """Return lines of text on the reclaimable and the missing share of all requests, and on the meaning of columns."""
     said = {}
     for part in ("reclaimable", "missing"):
         hours = {name: [float(rows[f"{name}_{of}_h"].sum()) for of in (part, "requested")] for name in RESOURCES}
@@ -123,7 +123,7 @@ def _usual(name: str) -> dict[str, pl.Expr]:
 def _means(name: str) -> dict[str, pl.Expr]:
     """Return the means of request, measured use and target over claims, weighted by instance-hours.
 
-    Only claims with a target count; if there are none, those with measured use; if there are none either, all.
+    Only claims with a target count; without any, claims with measured use; without these, all claims.
     """
     request, known = pl.col(f"req_{name}"), pl.col(f"{name}_peak").is_not_null()
     sure = known & ~pl.col(f"{name}_reason").is_in(UNSIZED)

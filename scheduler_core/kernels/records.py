@@ -43,7 +43,7 @@ JOB: Final = np.dtype(
         ("run_s", "f8"),
         ("granted_run_s", "f8"),
         ("predicted_s", "f8"),  # infinity if unknown
-        ("owed_s", "f8"),  # seconds of the next run that the restart takes, without progress
+        ("owed_s", "f8"),  # seconds of restart at the start of the next run, without progress
         ("granted_key", "f8"),  # constant part of the queue key, with the granted amounts
         ("full_key", "f8"),  # constant part of the queue key, with the full request
         ("rank", "f8"),  # queue key while the job waits
@@ -78,9 +78,9 @@ BUCKET: Final = np.dtype(
         ("possible", "?"),  # whether the gang fits the empty cluster
         ("passed", "i1"),  # state of the bucket in the current round
         ("stuck_at", "i8"),  # value of `changes` when the gang was stuck (see `preemption`); NONE: not known
-        ("stuck_missing", "i8"),  # lower bound of the instances that did not fit then
-        ("stuck_rank", "f8"),  # queue key of the bucket's first job then
-        ("stuck_until_s", "f8"),  # until then no run comes to have a worse queue key than `stuck_rank` by itself
+        ("stuck_missing", "i8"),  # lower bound of the number of instances that did not fit when the gang was stuck
+        ("stuck_rank", "f8"),  # queue key of the bucket's first job when the gang was stuck
+        ("stuck_until_s", "f8"),  # earliest time at which a run's queue key may become worse than `stuck_rank`
     ],
     align=True,
 )
@@ -91,7 +91,7 @@ RUN: Final = np.dtype(
         ("end_s", "f8"),
         ("job", "i8"),
         ("bucket", "i8"),  # bucket of the job when it started
-        ("first_host", "i8"),  # index of the run's first machine in `Log.hosts`, up to the next run's index
+        ("first_host", "i8"),  # index of the run's first machine in `Log.hosts`; the next run's index ends the range
         ("full", "?"),
         ("ending", "i1"),
     ],
@@ -121,8 +121,8 @@ TALLY: Final = np.dtype(
         ("waiting", "i8"),
         ("waiting_hosts", "i8"),  # upper bound of the number of machines that all waiting jobs would use
         ("filled", "i8"),
-        ("changes", "i8"),  # number of times so far that a machine may have come to host more
-        ("ripe", "i8"),  # number of the first runs, in order of start, that have run for a quantum
+        ("changes", "i8"),  # number of times so far that a machine gained free capacity
+        ("ripe", "i8"),  # number of runs that have run for a quantum; they are the first in order of start
         ("settled", "i8"),  # number of filled buckets known not to fit
         ("running", "i8"),
         ("runs", "i8"),
@@ -136,8 +136,8 @@ TALLY: Final = np.dtype(
         ("aside", "i8"),
         ("front", "i8"),  # number of jobs in `Queue.front`
         ("seen", "i8"),  # number of arrivals when backfill last tried the front and started nothing
-        ("lent", "i8"),  # the reservation lends the runs of so many first entries of `Log.expected`
-        ("reserved_for", "i8"),  # head of the last reservation; the fields below are from then
+        ("lent", "i8"),  # number of first entries of `Log.expected` whose runs the reservation counts as ended
+        ("reserved_for", "i8"),  # head of the last reservation; the fields below were set with it
         ("reserved_changes", "i8"),
         ("reserved_runs", "i8"),
         ("shadow_s", "f8"),

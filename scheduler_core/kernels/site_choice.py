@@ -173,7 +173,7 @@ def later_of(jobs: Jobs, seen: Outlook, now: int, job: int, scratch: Scratch) ->
 
 @kernel
 def crowding_of(jobs: Jobs, seen: Outlook, waiting: IntArray, count: int) -> float:
-    """Return the waiting GPU time over that of all GPUs in a day."""
+    """Return the GPU time of waiting jobs over the GPU time of all GPUs in a day."""
     steps, capacity = 0, 0
     for place in range(count):
         steps += jobs.gpus[waiting[place]] * jobs.steps[waiting[place]]

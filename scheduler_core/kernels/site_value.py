@@ -120,7 +120,7 @@ LIMIT: Final = 4.0
 def fill_job(row: FloatArray, jobs: Jobs, seen: Outlook, now: int, job: int, crowding: float) -> float:
     """Write the features of a job that are the same at every site; return its mean cost per GPU over the sites.
 
-    `crowding` is the waiting GPU time over that of all GPUs in a day.
+    `crowding` is the GPU time of waiting jobs over the GPU time of all GPUs in a day.
     """
     sites, steps = len(seen.free), jobs.steps[job]
     free, capacity, mean_usd = 0, 0, 0.0

@@ -168,9 +168,9 @@ def _ladders(
 def climb(stage: str, ladders: Ladders, gpus: int, period: Period) -> tuple[IntArray, list[str]]:
     """Climb all ladders from their lowest rungs, always by the step of highest priority; ties go to the first job.
 
-    Returns each job's GPU count or frequency index (J,), and a note on the limit that stopped it. A step is taken
-    only if enough GPUs are free and the emissions that the budget limits stay within it. After a step that lowers
-    emissions, steps skipped because of the budget are tried again.
+    Returns each job's GPU count or frequency index (J,), and a note on the limit that stopped it. A step is taken only
+    if enough GPUs are free and the emissions stay within the budget. After a step that lowers emissions, steps skipped
+    because of the budget are tried again.
     """
     limit_g = period.budget_g * (1.0 - BUDGET_MARGIN)
     # Lists, because reading single elements of arrays is slow.

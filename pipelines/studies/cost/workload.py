@@ -137,7 +137,7 @@ def submitted(
     """Draw the jobs of one run: Poisson arrivals, run times, due dates, weights.
 
     Each true run time is `off_by` (a fraction) above or below the predicted one, with equal probability (ours). Draws
-    depend only on the seed: `load` only scales the arrival times, and the same jobs run longer for every `off_by`.
+    depend only on the seed: `load` only scales the arrival times, and every `off_by` makes the same jobs run longer.
     """
     run_s, asked = drawn(speeds, count, rng)
     gaps_s = rng.exponential(1.0, count) * interval_s(speeds, nodes, load)
