@@ -91,7 +91,7 @@ class Cards(Mapping[str, float]):
         known = self._spelt.get(_SPELLING.sub("", kind))
         if known is not None:
             return known
-        sizes = [float(each) for each in _SIZE.findall(kind)]  # if there are several numbers, as in 1g.5gb, the last is the memory
+        sizes = [float(each) for each in _SIZE.findall(kind)]  # in 1g.5gb the last number is the memory
         if not sizes or sizes[-1] > max(self._listed.values()):
             raise KeyError(kind)
         return sizes[-1]

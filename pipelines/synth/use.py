@@ -86,18 +86,25 @@ def draw_scores(
     calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, runs: Runs, tasks: Tasks, lasting: Floats
 ) -> Scores:
     """Draw each task's normal scores of use; over the measured workers of each curve they are exactly normal."""
-    law, made = calibration.use, copula(calibration) index, group = np.arange(len(tasks.job)), jobs.group[tasks.job]
-    names = list(calibration.use_curves) of_class = np.array([names.index(c.use_curve) for c in calibration.classes])
-    failed = tasks.status == FAILING curve = np.where(failed, names.index(FAILED), of_class[groups.klass[group]])
-    workers = tasks.instances * measured_share(calibration, tasks.instances) jitter = noise.uniform("gang jitter",
-    index) gang = normal_ranks(np.log(tasks.instances) + 1e-3 * jitter, np.zeros_like(index), workers) # Tasks without
-    GPUs (NaN) are a separate stratum, so that the published distributions hold for workers with GPUs. stratum = 2 *
-    curve + np.isnan(tasks.plan_gpu) lasting_share = 1.0 - np.array(law.run_share) own =
-    np.column_stack([noise.normal(f"run uses {name}", index) for name in law.names]) # A quantity that hardly varies
-    between a group's runs depends on the group's mean run time, not on a single run's time. means =
-    np.bincount(jobs.group, runs.score) / np.maximum(np.bincount(jobs.group), 1) usual = means[jobs.group][tasks.job]
-    unusual = runs.score[tasks.job] - usual follows = np.minimum(1.0, np.sqrt(np.array(law.run_share) /
-    max(law.run_share))) pull = np.where(
+    law, made = calibration.use, copula(calibration)
+    index, group = np.arange(len(tasks.job)), jobs.group[tasks.job]
+    names = list(calibration.use_curves)
+    of_class = np.array([names.index(c.use_curve) for c in calibration.classes])
+    failed = tasks.status == FAILING
+    curve = np.where(failed, names.index(FAILED), of_class[groups.klass[group]])
+    workers = tasks.instances * measured_share(calibration, tasks.instances)
+    jitter = noise.uniform("gang jitter", index)
+    gang = normal_ranks(np.log(tasks.instances) + 1e-3 * jitter, np.zeros_like(index), workers)
+    # Tasks without GPUs (NaN) are a separate stratum, so that the published distributions hold for workers with GPUs.
+    stratum = 2 * curve + np.isnan(tasks.plan_gpu)
+    lasting_share = 1.0 - np.array(law.run_share)
+    own = np.column_stack([noise.normal(f"run uses {name}", index) for name in law.names])
+    # A quantity that hardly varies between a group's runs depends on the group's mean run time, not on one run's.
+    means = np.bincount(jobs.group, runs.score) / np.maximum(np.bincount(jobs.group), 1)
+    usual = means[jobs.group][tasks.job]
+    unusual = runs.score[tasks.job] - usual
+    follows = np.minimum(1.0, np.sqrt(np.array(law.run_share) / max(law.run_share)))
+    pull = np.where(
         curve == names.index(UNTAGGED), law.request_pull * np.log(np.nan_to_num(tasks.plan_gpu, nan=50.0) / 50.0), 0.0
     )
     scores = np.empty((len(index), len(law.names)), dtype=np.float32)
