@@ -174,7 +174,7 @@ class ModelPredictor(ABC, Generic[Model]):
 
     @abstractmethod
     def use(self, model: Model, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
-        """Return upper bounds (n,) on the use of jobs by target, and what was measured of similar jobs."""
+        """Return upper bounds (n,) on the use of jobs by target, and the evidence behind them."""
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""

@@ -224,7 +224,7 @@ class Planned(Answer):
 class PlanAnswer(Answer):
     """A plan until `again_ts` at the latest: the end of the period, or the first predicted end.
 
-    `planned_g` is what the budget counts, `notes` say which limits stopped the plan.
+    `planned_g` are the grams that the budget counts; `notes` say which limits stopped the plan.
     """
 
     answer_id: str

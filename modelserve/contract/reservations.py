@@ -52,8 +52,9 @@ class SampleColumns(Part):
 class ComputeStatistics(Part):
     """Running statistics of CPU cores or GPUs: `squares` is the sum of squared deviations from the mean.
 
-    `recent` is the mean of the newest samples: after each sample, it moves a third of the way to it. `pressed_s` are
-    the seconds from the job's start to the last time at which it pressed on its reservation of this resource.
+    `recent` is the mean of the newest samples: each sample moves it by a third of its distance to the sample.
+    `pressed_s` are the seconds from the job's start to the last time at which it pressed on its reservation of this
+    resource.
     """
 
     mean: float

@@ -87,7 +87,7 @@ def by_rule(rule: int, jobs: Jobs, seen: Outlook, now: int, job: int) -> int:
 
 
 HOURS: Final = 48
-"""Hours for which room is planned; a job that runs on beyond them is not checked further."""
+"""Hours for which room is planned; a longer job is only checked within these hours."""
 
 
 @kernel

@@ -40,8 +40,8 @@ class SpeedModel:
 def fit_speeds(group: IntArray, gpus: FloatArray, kind: IntArray, run_s: FloatArray) -> SpeedModel:
     """Fit to n runs: `group` and `kind` (GPU type) are codes from 0, `gpus` and `run_s` positive.
 
-    Ridge regression of the logarithm of speed on those of GPUs and on types, within groups; each group's elasticity is
-    shrunk towards that of all. A group whose larger runs take longer, as they do more work, gets 0.
+    Ridge regression within groups of log speed on log GPUs and on types; each group's elasticity is shrunk towards that
+    of all groups. It is 0 for a group whose larger runs take longer, because they do more work.
 
     Examples
     --------

@@ -106,7 +106,7 @@ def _amount(container: Container, resource: str, unit: int) -> float | None:
 
 
 def report_pods(pods: Sequence[Object], config: KubernetesConfig, client: Client) -> dict[str, int]:
-    """Report all pods of a list that have ended; return the numbers of pods, reports, and how the service took them."""
+    """Report all ended pods of a list; return the numbers of pods, of reports, and of the service's results."""
     rows = [row for pod in pods if (row := report_of(pod, config)) is not None]
     answer = client.feedback(rows)
     counts = {name: getattr(answer, name) for name in ("accepted", "duplicates", "conflicts")}

@@ -87,7 +87,7 @@ _WAIT_KNOWN: Final = "(EXISTS (SELECT 1 FROM job WHERE start_ts > submit_ts))"
 
 
 def remarks_of(held: set[str], *, waits_measured: bool) -> tuple[Remark, ...]:
-    """Return the remarks on the rows' ends and waits; the parameters are those of `jobs_select`."""
+    """Return the remarks on missing ends and waits of the rows; the parameters are those of `jobs_select`."""
     over = _ENDED if "status" in held else "true"
     ended = f"EXISTS (SELECT 1 FROM job WHERE end_ts IS NOT NULL AND {over})" if "end_ts" in held else "false"
     without_end = Remark(

@@ -275,7 +275,7 @@ def drawn(
 
 STEP_S: Final = HOUR_S / STEPS_PER_H
 NEVER: Final = 1 << 40
-"""Arrival of the rows that fill up a batch."""
+"""Arrival step of rows that only fill up a batch; it never comes."""
 
 
 class Weeks(NamedTuple):
