@@ -3,7 +3,6 @@
 What 1.20 lacks (`matchConditions`, suspended Jobs, resize) is tested elsewhere, with requests recorded from 1.36.
 """
 
-import base64
 import json
 import os
 import signal
@@ -11,10 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from copy import deepcopy
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,72 +21,21 @@ from pipelines.connect.kubernetes.config import read_config
 from pipelines.connect.kubernetes.feedback import report_of
 from pipelines.connect.kubernetes.manifests import write_manifests
 from pipelines.connect.kubernetes.objects import quantity
-from pipelines.connect.kubernetes.pods import SHRUNK
 from pipelines.errors import ConnectError
 from tests.benchmarks.serving.processes import free_port
 from tests.live.cluster import ROOT, Cluster, Json, address_of, cluster_in, documents_in, listed
+from tests.live.site import GPU, SETTINGS, Site, gib, here, pod, requests, shrunk
 from tests.modelserve.running import running
-from tests.modelserve.server.running import Running, stop, until
+from tests.modelserve.server.running import stop, until
 from tests.pipelines.connect.kubernetes.api_server import check_kept
 
 pytestmark = pytest.mark.live
 
-GPU = "nvidia.com/gpu"
 PODS = "/api/v1/namespaces/research/pods"
 NEWER = {"HorizontalPodAutoscaler", "PodDisruptionBudget", "CronJob"}
 """Kinds of which 1.20 serves only an older version."""
 FOREIGN = {"Certificate", "Issuer", "Kustomization"}
 """Kinds of cert-manager and kustomize."""
-SETTINGS = """
-trace = "pai"
-cluster = "pai"
-mode = "enforce"
-group = ["{label:team}"]
-user = ["{label:owner}"]
-task_type = ["{label:workload}"]
-role = ["{label:role}"]
-"""
-
-
-@dataclass(kw_only=True)
-class Site:
-    """A cluster to which taut is connected as docs/kubernetes.md says: its manifests, service and webhook."""
-
-    cluster: Cluster
-    folder: Path
-    service: str
-    port: int
-    stack: ExitStack
-    webhook: Running | None = None
-
-    @property
-    def manifests(self) -> Path:
-        return self.folder / "manifests"
-
-    @property
-    def asking(self) -> tuple[str, ...]:
-        """Return the options of commands that ask the service."""
-        return ("--config", str(self.folder / "kubernetes.toml"), "--url", self.service)
-
-    def renew_certificate(self) -> None:
-        """Run the script that makes a certificate, and bring the secret's files to the webhook, as a kubelet does."""
-        kept = str(self.folder / "kept")
-        self.cluster.shell(str(self.manifests / "certificate.sh"), TAUT_CERTIFICATES=kept)
-        secret = self.cluster.call("GET", "/api/v1/namespaces/taut/secrets/taut-webhook-tls").json()
-        for name in ("tls.crt", "tls.key"):
-            (self.folder / name).write_bytes(base64.b64decode(secret["data"][name]))
-
-    def start_webhook(self) -> Running:
-        """Start the webhook on the site's port, and wait until it shrinks pods."""
-        tls = ["--tls-certificate", str(self.folder / "tls.crt"), "--tls-key", str(self.folder / "tls.key")]
-        words = ["kube", "webhook", *self.asking, "--port", str(self.port), *tls]
-        self.webhook = self.stack.enter_context(self.cluster.taut("taut-webhook", *words))
-        assert address_of(self.webhook)
-        until(lambda: shrunk(self.created(pod(generateName="first-"))), what="a patch")
-        return self.webhook
-
-    def created(self, pod: Json, space: str = "research") -> Json:
-        return self.cluster.made(f"/api/v1/namespaces/{space}/pods", pod)
 
 
 @pytest.fixture(scope="module")
@@ -115,45 +60,6 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         made.renew_certificate()
         made.start_webhook()
         yield made
-
-
-def here(document: Json, port: int) -> Json:
-    """Return a manifest with what differs here: the service's address, and what 1.20 does not have."""
-    document = deepcopy(document)
-    if (document["kind"], document["metadata"]["name"]) == ("Service", "taut-webhook"):
-        document["spec"] = {"type": "ExternalName", "externalName": "localhost"}
-    for each in document.get("webhooks") or []:
-        del each["matchConditions"]
-        each["clientConfig"]["service"]["port"] = port
-    return document
-
-
-def pod(
-    *, cpu: str = "6", memory: str = "29Gi", limits: Json | None = None, labels: Json | None = None, **name: str
-) -> Json:
-    """Return a pod with a GPU of the group that the small models know; no scheduler takes it."""
-    named = {"team": "g0", "owner": "u1", "workload": "ctr", "role": "worker"}
-    resources = {"requests": {"cpu": cpu, "memory": memory}, "limits": {GPU: "1", **(limits or {})}}
-    main = {"name": "main", "image": "train:1", "resources": resources}
-    metadata = {**name, "labels": {**named, **(labels or {})}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"schedulerName": "none", "containers": [main]},
-    }
-
-
-def shrunk(found: Json) -> bool:
-    return SHRUNK in (found["metadata"].get("annotations") or {})
-
-
-def requests(found: Json) -> Json:
-    return found["spec"]["containers"][0]["resources"].get("requests") or {}
-
-
-def gib(found: Json) -> float:
-    return float(quantity(requests(found)["memory"])) / 2**30
 
 
 def test_the_server_takes_every_manifest(site: Site) -> None:
