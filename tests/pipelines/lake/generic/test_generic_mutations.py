@@ -23,9 +23,6 @@ from tests.pipelines.lake.sources.mutations import (
     mix_encodings,
     state,
 )
-from tests.pipelines.lake.sources.mutations import (
-    quick as quick,
-)
 
 FILES: Final = 60
 BINARY: Final = {"cut": cut, "bits": flip_bits, "characters": flip_characters, "encodings": mix_encodings}

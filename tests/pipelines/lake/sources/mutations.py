@@ -5,9 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-import pipelines.lake.storage
 from features.tables import TABLES
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Manifest
@@ -166,13 +163,6 @@ def _by_field(data: bytes, rng: random.Random, changed: Callable[[bytes], bytes]
         kept = b"\n" + fields[at].partition(b"\n")[2] if b"\n" in fields[at] else b""
         fields[at] = changed(fields[at]) + kept
     return b",".join(fields)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out, a thousand times, waiting for the disk and the views: neither depends on what a file holds."""
-    monkeypatch.setattr(pipelines.lake.storage, "_flush", lambda _: None)
-    monkeypatch.setattr(Lake, "refresh_views", lambda _: None)
 
 
 def state(folder: Path) -> dict[str, bytes]:

@@ -13,7 +13,6 @@ from pipelines.lake.ingest import ingest
 from pipelines.lake.manifest import Manifest
 from tests.pipelines.conftest import PUBLISHED, PublishedTrace
 from tests.pipelines.lake.sources.mutations import MUTATIONS, check_ended_well, state
-from tests.pipelines.lake.sources.mutations import quick as quick
 
 FILES: Final = 60
 
