@@ -2,6 +2,8 @@
 
 import gzip
 import string
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ from hypothesis import strategies as st
 
 from features.tables import TABLES
 from pipelines.errors import SourceError
-from pipelines.lake.ingest import ingest
+from pipelines.lake.ingest import IngestReport, ingest
 from pipelines.lake.lake import Lake
 from tests.examples import examples
 
 Trace = Any  # the tiny published trace of conftest.py, which pytest does not let tests import
+Clean = tuple[Path, Lake, IngestReport]
 
 
 @pytest.fixture(params=["pai", "helios", "philly", "openb"])
@@ -24,12 +27,25 @@ def trace(request: pytest.FixtureRequest, published: dict[str, Trace]) -> Trace:
     return published[request.param]
 
 
+@pytest.fixture(scope="module")
+def clean(published: dict[str, Trace], tmp_path_factory: pytest.TempPathFactory) -> Callable[[Trace], Clean]:
+    """Return a maker of a trace's folder, its lake and the report of its first ingest: one for all tests that read."""
+
+    @cache
+    def made(source: str) -> Clean:
+        folder = tmp_path_factory.mktemp(source)
+        report = ingest(source, published[source].write(folder / "from"), folder / "lake")
+        return folder / "from", Lake(folder / "lake"), report
+
+    return lambda trace: made(trace.source)
+
+
 def _mtimes(folder: Path) -> dict[Path, int]:
     return {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
 
 
-def test_accounts_close_and_tables_validate(trace: Trace, tmp_path: Path) -> None:
-    report = ingest(trace.source, trace.write(tmp_path / "from"), tmp_path / "lake")
+def test_accounts_close_and_tables_validate(trace: Trace, clean: Callable[[Trace], Clean]) -> None:
+    _, lake, report = clean(trace)
 
     assert report.changed
     assert report.manifest.rows_quarantined == 0
@@ -38,46 +54,49 @@ def test_accounts_close_and_tables_validate(trace: Trace, tmp_path: Path) -> Non
         assert account.rows_in == account.rows_good
         assert lines - account.rows_in in (0, 1)  # a header or none
     for name, schema in TABLES.items():
-        frame = Lake(tmp_path / "lake").table(name, trace=trace.source).collect()
+        frame = lake.table(name, trace=trace.source).collect()
         schema.validate(frame)
         assert frame.height == report.manifest.rows_out(name)
     assert report.manifest.rows_out("jobs") > 0
 
 
-def test_second_run_changes_nothing(trace: Trace, tmp_path: Path) -> None:
-    first = ingest(trace.source, trace.write(tmp_path / "from"), tmp_path / "lake")
-    before = _mtimes(tmp_path / "lake")
+def test_second_run_changes_nothing(trace: Trace, clean: Callable[[Trace], Clean]) -> None:
+    folder, lake, first = clean(trace)
+    before = _mtimes(lake.path)
 
-    second = ingest(trace.source, tmp_path / "from", tmp_path / "lake")
+    second = ingest(trace.source, folder, lake.path)
 
     assert not second.changed
     assert second.manifest == first.manifest
-    assert _mtimes(tmp_path / "lake") == before
+    assert _mtimes(lake.path) == before
 
 
 @pytest.mark.slow
-def test_same_files_in_another_lake_give_the_same_bytes(trace: Trace, tmp_path: Path) -> None:
-    folder = trace.write(tmp_path / "from")
+def test_same_files_in_another_lake_give_the_same_bytes(
+    trace: Trace, clean: Callable[[Trace], Clean], tmp_path: Path
+) -> None:
+    folder, lake, one = clean(trace)
 
-    one = ingest(trace.source, folder, tmp_path / "one")
     two = ingest(trace.source, folder, tmp_path / "two")
 
     assert one.manifest == two.manifest
     for output in one.manifest.outputs:
-        assert (tmp_path / "one" / output.path).read_bytes() == (tmp_path / "two" / output.path).read_bytes()
+        assert (lake.path / output.path).read_bytes() == (tmp_path / "two" / output.path).read_bytes()
 
 
-def test_each_rule_catches_its_rows_and_no_others(trace: Trace, tmp_path: Path) -> None:
-    clean = ingest(trace.source, trace.write(tmp_path / "clean"), tmp_path / "clean-lake").manifest
+def test_each_rule_catches_its_rows_and_no_others(
+    trace: Trace, clean: Callable[[Trace], Clean], tmp_path: Path
+) -> None:
+    _, lake, first = clean(trace)
 
     spoiled = ingest(trace.source, trace.write(tmp_path / "from", trace.spoilers), tmp_path / "lake").manifest
 
     caught = Lake(tmp_path / "lake").table("quarantine", trace=trace.source).select("rule", "file", "raw").collect()
     assert sorted(caught.rows()) == sorted((s.rule, s.file, s.row) for s in trace.spoilers)
-    assert spoiled.rows_in == clean.rows_in + len(trace.spoilers)
+    assert spoiled.rows_in == first.manifest.rows_in + len(trace.spoilers)
     assert spoiled.rows_quarantined == len(trace.spoilers)
     for name in TABLES:
-        assert Lake(tmp_path / "lake").table(name).collect().equals(Lake(tmp_path / "clean-lake").table(name).collect())
+        assert Lake(tmp_path / "lake").table(name).collect().equals(lake.table(name).collect())
 
 
 def test_a_missing_required_file_is_named(trace: Trace, tmp_path: Path) -> None:
@@ -123,38 +142,40 @@ def test_a_truncated_gzip_is_an_error(trace: Trace, tmp_path: Path) -> None:
         ingest(trace.source, folder, tmp_path / "lake")
 
 
-def check_packed_is_plain(trace: Trace, packed: Path, tmp_path: Path) -> None:
-    ingest(trace.source, trace.write(tmp_path / "plain"), tmp_path / "plain-lake")
-    ingest(trace.source, packed, tmp_path / "lake")
+def check_packed_is_plain(trace: Trace, plain: Lake, packed: Path, place: Path) -> None:
+    ingest(trace.source, packed, place)
 
     for name in TABLES:
-        assert Lake(tmp_path / "lake").table(name).collect().equals(Lake(tmp_path / "plain-lake").table(name).collect())
+        assert Lake(place).table(name).collect().equals(plain.table(name).collect())
 
 
-def test_a_whole_gzip_is_read_like_the_plain_file(trace: Trace, tmp_path: Path) -> None:
+def test_a_whole_gzip_is_read_like_the_plain_file(
+    trace: Trace, clean: Callable[[Trace], Clean], tmp_path: Path
+) -> None:
     folder = trace.write(tmp_path / "from")
     for name in trace.files:
         plain = folder / name
         plain.with_name(plain.name + ".gz").write_bytes(gzip.compress(plain.read_bytes()))
         plain.unlink()
 
-    check_packed_is_plain(trace, folder, tmp_path)
+    check_packed_is_plain(trace, clean(trace)[1], folder, tmp_path / "lake")
 
 
 @pytest.mark.parametrize("source", ["pai", "philly"])
 def test_the_published_archives_are_read_like_plain_files(
-    source: str, published: dict[str, Trace], tmp_path: Path, tar_gz: Any
+    source: str, published: dict[str, Trace], clean: Callable[[Trace], Clean], tmp_path: Path, tar_gz: Any
 ) -> None:
     trace, packed = published[source], tmp_path / "from"
     packed.mkdir()
-    files = {name: (trace.write(tmp_path / "read") / name).read_bytes() for name in trace.files}
+    folder, lake, _ = clean(trace)
+    files = {name: (folder / name).read_bytes() for name in trace.files}
     if source == "philly":
         tar_gz(packed / "trace-data.tar.gz", {f"trace-data/{name}": data for name, data in files.items()})
     else:
         for name, data in files.items():
             tar_gz((packed / name).with_suffix(".tar.gz"), {name: data})
 
-    check_packed_is_plain(trace, packed, tmp_path)
+    check_packed_is_plain(trace, lake, packed, tmp_path / "lake")
 
 
 @pytest.mark.slow
