@@ -44,7 +44,6 @@ def rows_of(lake: Lake, text: str) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
-        ("SELECT count(*) AS n FROM jobs", [(4,)]),
         (
             "SELECT user, sum(req_gpus) AS g, sum(instances) AS i FROM jobs GROUP BY ALL ORDER BY ALL;",
             [
@@ -52,12 +51,12 @@ def rows_of(lake: Lake, text: str) -> pl.DataFrame:
                 ("u1", 4.0, 2),
             ],
         ),
-        ("WITH big AS (SELECT * FROM jobs WHERE req_gpus > 2) SELECT job_id FROM big", [("3",)]),
+        (
+            "WITH big AS (SELECT * FROM jobs WHERE req_gpus > 2) SELECT job_id, (SELECT count(*) FROM usage), "
+            "(SELECT sum(range) FROM range(4)), unnest([1, 2]), 'COPY jobs TO ''x''; ATTACH' AS harmless FROM big",
+            [("3", 0, 6, 1, "COPY jobs TO 'x'; ATTACH"), ("3", 0, 6, 2, "COPY jobs TO 'x'; ATTACH")],
+        ),
         ("FROM quarantine SELECT rule, raw", [("column_count", "spoiled")]),
-        ("SELECT sum(range) FROM range(4)", [(6,)]),
-        ("SELECT unnest([1, 2]) AS x", [(1,), (2,)]),
-        ("SELECT count(*) FROM usage", [(0,)]),
-        ("SELECT 'COPY jobs TO ''x''; ATTACH' AS harmless", [("COPY jobs TO 'x'; ATTACH",)]),
     ],
 )
 def test_a_select_is_answered(lake: Lake, text: str, rows: list[tuple[Any, ...]]) -> None:
@@ -112,14 +111,7 @@ def test_whole_numbers_stay_whole_numbers(lake: Lake) -> None:
         "-- nothing",
         "SELEKT 1",
         "SELECT * FROM nothing",
-        "SELECT nothing FROM jobs",
-        "SELECT * FROM '{secret}'",
-        "SELECT * FROM '/etc/passwd'",
-        "SELECT * FROM '{lake}/plain.csv'",
         "SELECT * FROM '{lake}/link.csv'",
-        "SELECT * FROM '{lake}/../secret.csv'",
-        "SELECT * FROM 'jobs/**/*.parquet'",
-        "SELECT * FROM '{lake}/jobs/**/*.parquet'",
         "SELECT * FROM read_text('/etc/passwd')",
         "SELECT * FROM read_blob('/etc/passwd')",
         "SELECT * FROM read_csv('{secret}')",
@@ -137,16 +129,12 @@ def test_whole_numbers_stay_whole_numbers(lake: Lake) -> None:
         "SELECT * FROM query_table('/etc/passwd')",
         "SELECT * FROM histogram('/etc/passwd', 'x')",
         "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('FROM read_text(''/etc/passwd'')'))",
-        "DESCRIBE '{secret}'",
-        "SUMMARIZE '{secret}'",
-        "SELECT * FROM 'https://example.org/x.csv'",
         "SELECT * FROM read_parquet('s3://bucket/x.parquet')",
         "SELECT getenv('HOME')",
         "SELECT * FROM enable_logging(storage = 'file', storage_path = '{out}')",
         "SELECT * FROM enable_profiling(save_location = '{out}/x')",
         "SELECT * FROM duckdb_secrets()",
         "SELECT * FROM duckdb_settings()",
-        "SELECT * FROM text",
         "SELECT * FROM frame",
     ],
 )
@@ -178,9 +166,21 @@ def test_the_sealed_connection_alone_reads_no_other_file(lake: Lake, tmp_path: P
             "SELECT * FROM query('FROM read_text(''/etc/passwd'')')",
             "SELECT * FROM glob('/etc/*')",
             "LOAD httpfs",
+            "SELECT nothing FROM jobs",
+            "SELECT * FROM '{secret}'",
+            "SELECT * FROM '/etc/passwd'",
+            "SELECT * FROM '{lake}/plain.csv'",
+            "SELECT * FROM '{lake}/link.csv'",
+            "SELECT * FROM '{lake}/../secret.csv'",
+            "SELECT * FROM 'jobs/**/*.parquet'",
+            "SELECT * FROM '{lake}/jobs/**/*.parquet'",
+            "DESCRIBE '{secret}'",
+            "SUMMARIZE '{secret}'",
+            "SELECT * FROM 'https://example.org/x.csv'",
+            "SELECT * FROM text",
         ):
             with pytest.raises(duckdb.Error):
-                connection.execute(text).fetchall()
+                connection.execute(text.format(lake=lake.path, secret=lake.path.parent / "secret.csv")).fetchall()
         assert connection.execute("SELECT count(*) FROM jobs").fetchall() == [(4,)]
 
 
