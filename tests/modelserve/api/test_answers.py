@@ -163,17 +163,19 @@ def test_what_was_predicted_is_counted(serve: Make) -> None:
     assert "job_id" not in page
 
 
+MANY = b'{"jobs":[' + b"{}," * 90_000 + b"{}]}"
+
+
 @pytest.mark.parametrize(
-    "body",
+    ("path", "body"),
     [
-        b'{"jobs":[' + b"0," * 700_000 + b"0]}",
-        b'{"jobs":[' + b"{}," * 90_000 + b"{}]}",
-        b'{"jobs":[' + b"[]," * 200_000 + b"0]}",
-        b'{"jobs":[{' + b",".join(b'"%d":0' % i for i in range(100_000)) + b"}]}",
-        b"{" + b",".join(b'"%d":0' % i for i in range(100_000)) + b"}",
+        *((path, MANY) for path in (*CALLS, "/v1/feedback", "/v1/mode")),
+        ("/v1/predictions", b'{"jobs":[' + b"0," * 700_000 + b"0]}"),
+        ("/v1/predictions", b'{"jobs":[' + b"[]," * 200_000 + b"0]}"),
+        ("/v1/predictions", b'{"jobs":[{' + b",".join(b'"%d":0' % i for i in range(100_000)) + b"}]}"),
+        ("/v1/predictions", b"{" + b",".join(b'"%d":0' % i for i in range(100_000)) + b"}"),
     ],
 )
-@pytest.mark.parametrize("path", [*CALLS, "/v1/feedback", "/v1/mode"])
 def test_a_body_with_too_much_in_it_is_refused_at_once(client: TestClient, path: str, body: bytes) -> None:
     said = check_problem(client.post(path, content=body, headers={"content-type": "application/json"}), 422)
 
