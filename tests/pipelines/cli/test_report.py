@@ -23,27 +23,6 @@ def taut(tmp_path: Path) -> Taut:
     return run
 
 
-def test_a_page_is_written_whole_and_stdout_stays_empty(taut: Taut, tmp_path: Path) -> None:
-    out = tmp_path / "new" / "report.html"
-
-    result = taut("--out", str(out), "--title", "Ours & theirs")
-
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout == ""
-    assert "opens in any browser without a network" in result.stderr
-    assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert "<h1>Ours &amp; theirs</h1>" in out.read_text(encoding="utf-8")
-    assert [each.name for each in out.parent.iterdir()] == ["report.html"]
-
-
-@pytest.mark.slow
-def test_without_models_there_is_no_section_about_them(taut: Taut, tmp_path: Path) -> None:
-    out = tmp_path / "report.html"
-
-    assert taut("--out", str(out), "--no-models").exit_code == 0
-    assert '<section id="models">' not in out.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said", "code"),
     [
@@ -92,11 +71,21 @@ def test_a_grid_has_one_zone(taut: Taut, tmp_path: Path, options: tuple[str, ...
 
 
 @pytest.mark.slow
-def test_a_report_with_a_grid_has_a_section_on_energy(taut: Taut, tmp_path: Path) -> None:
+def test_a_page_is_written_whole_with_energy_and_without_models_and_stdout_stays_empty(
+    taut: Taut, tmp_path: Path
+) -> None:
     grids_on_disk(tmp_path / "grid")
-    out = tmp_path / "report.html"
+    out = tmp_path / "new" / "report.html"
+    grid = ("--grid", str(tmp_path / "grid"), "--zone", "east", "--pue", "1.2")
 
-    result = taut("--no-models", "--grid", str(tmp_path / "grid"), "--zone", "east", "--pue", "1.2", "--out", str(out))
+    result = taut("--no-models", *grid, "--out", str(out), "--title", "Ours & theirs")
 
     assert result.exit_code == 0, result.stderr
-    assert '<section id="energy">' in out.read_text(encoding="utf-8")
+    assert result.stdout == ""
+    assert "opens in any browser without a network" in result.stderr
+    written = out.read_text(encoding="utf-8")
+    assert written.startswith("<!DOCTYPE html>")
+    assert "<h1>Ours &amp; theirs</h1>" in written
+    assert '<section id="energy">' in written
+    assert '<section id="models">' not in written
+    assert [each.name for each in out.parent.iterdir()] == ["report.html"]

@@ -41,7 +41,7 @@ def test_a_scorer_is_deterministic_and_no_worse_than_its_begin_on_the_tuning_wee
 
 
 def test_the_tuned_plan_is_the_best_of_its_grid() -> None:
-    tuning = week(5)
+    tuning = week(5, jobs=40)
     best = usd_of(tuning, tuned_rolling(tuning)).sum()
     assert best >= usd_of(tuning, policy("rolling", (0.1, 0.1))).sum()
 

@@ -1,13 +1,11 @@
 """The study from jobs to rows: shares by hand, selected arms, other task types, and the same rows on any engine."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pytest
 
-from pipelines.engine.engine import Processes
 from pipelines.errors import BadUsage
 from pipelines.studies.compare import clopper_pearson
 from pipelines.studies.reclaim import ARMS, PLACE, Config, run_study, share_rows
@@ -111,7 +109,7 @@ def test_an_unknown_arm_or_variation_is_refused_before_anything_is_read() -> Non
         run_study(Config(variation=("wild",)), Context())
 
 
-def test_there_is_a_row_per_mix_and_arm_the_same_on_any_engine() -> None:
+def test_there_is_a_row_per_mix_and_arm() -> None:
     found = rows_of(run_study(small(), context()))
 
     assert [(row["mix"], row["arm"]) for row in found] == [
@@ -120,8 +118,6 @@ def test_there_is_a_row_per_mix_and_arm_the_same_on_any_engine() -> None:
     for row in found:
         assert set(row) == FIELDS
         assert 0.0 <= float(str(row["share"])) < 1.5
-    processes = replace(context(), engine=Processes(2))
-    assert rows_of(run_study(small(), processes)) == found
 
 
 def test_jobs_without_the_types_of_the_mix_are_drawn_uniformly() -> None:
