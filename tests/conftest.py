@@ -49,16 +49,24 @@ def pytest_unconfigure() -> None:
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Spread tests by file, but all that use the live Slurm together: two of them would share node names in cgroups."""
+    """Spread tests by file, but some folders as one: the live Slurm has one set of cgroups, the contract one lake."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "slurm" if "/slurm/" in file else file
+        return next((folder for folder in ("/slurm/", "/contract/") if folder in file), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:  # Any: xdist's log
-    """Spread the slow suite by file."""
-    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+    """Spread the slow suite by file, in the order of `pytest_collection_modifyitems`."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False  # by number of tests: the longest file has five, and would come last
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes minutes, so that no process waits for it at the end."""
+    items.sort(key=lambda item: not any(each in item.nodeid for each in ("test_demo.py", "/slurm/", "/contract/")))
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 LABELS = [f"{operation.method} {operation.path}" for operation in OPERATIONS]
 NAMES = ["runtime.pai.ctr", "usage.pai.ctr"]
 SECRET = "chief"
-CASES = int(os.environ.get("TAUT_CONFORMANCE_CASES", "50"))
+CASES = int(os.environ.get("TAUT_CONFORMANCE_CASES", "25"))
 
 FIT = ("2xx", "401", "403", "404", "429")
 BEYOND_A_SCHEMA = {
