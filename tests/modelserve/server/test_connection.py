@@ -50,9 +50,8 @@ def test_a_connection_without_a_byte_is_closed_without_a_word(launch: Start) -> 
         assert everything(client) == b""
 
 
-def test_head_and_body_of_a_small_response_are_sent_together(launch: Start) -> None:
+def test_head_and_body_of_a_small_response_are_sent_together(server: Running) -> None:
     """A proxy whose server dies between them could not ask another server."""
-    server = launch()
     with connected(server) as client:
         for _ in range(50):
             client.sendall(b"GET /pid HTTP/1.1\r\nhost: here\r\n\r\n")
@@ -85,8 +84,7 @@ def test_a_drip_does_not_buy_time_on_a_connection_that_was_answered_before(launc
     assert time.monotonic() - began < 3
 
 
-def test_a_head_without_end_is_refused_with_431(launch: Start) -> None:
-    server = launch()
+def test_a_head_without_end_is_refused_with_431(server: Running) -> None:
     with connected(server) as client:
         client.sendall(b"GET /pid HTTP/1.1\r\n")
         with contextlib.suppress(OSError):
@@ -98,8 +96,7 @@ def test_a_head_without_end_is_refused_with_431(launch: Start) -> None:
     assert server.get("/pid")[0] == 200
 
 
-def test_a_head_just_below_the_limit_is_taken(launch: Start) -> None:
-    server = launch()
+def test_a_head_just_below_the_limit_is_taken(server: Running) -> None:
     with connected(server) as client:
         client.sendall(
             b"GET /pid HTTP/1.1\r\nhost: here\r\nconnection: close\r\nx-more: " + b"y" * 60_000 + b"\r\n\r\n"
@@ -177,8 +174,7 @@ def test_an_answer_that_is_read_slowly_arrives_whole(launch: Start) -> None:
     assert received > 12_000_000
 
 
-def test_a_body_refused_early_may_be_sent_to_its_end_and_the_refusal_is_read(launch: Start) -> None:
-    server = launch()
+def test_a_body_refused_early_may_be_sent_to_its_end_and_the_refusal_is_read(server: Running) -> None:
     with connected(server) as client:
         client.sendall(b"POST /refused HTTP/1.1\r\nhost: here\r\ncontent-length: 8000000\r\n\r\n")
         for _ in range(80):
@@ -191,8 +187,7 @@ def test_a_body_refused_early_may_be_sent_to_its_end_and_the_refusal_is_read(lau
     assert after.startswith(b"HTTP/1.1 200")
 
 
-def test_a_body_refused_for_good_is_read_to_its_end_and_then_the_connection_closed(launch: Start) -> None:
-    server = launch()
+def test_a_body_refused_for_good_is_read_to_its_end_and_then_the_connection_closed(server: Running) -> None:
     with connected(server) as client:
         client.sendall(b"POST /refused?close=yes HTTP/1.1\r\nhost: here\r\ncontent-length: 8000000\r\n\r\n")
         for _ in range(80):

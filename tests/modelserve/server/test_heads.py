@@ -27,8 +27,7 @@ INVALID = {
 }
 
 
-def test_invalid_heads_are_refused_and_the_connection_closed(launch: Start) -> None:
-    server = launch()
+def test_invalid_heads_are_refused_and_the_connection_closed(server: Running) -> None:
     found = {}
     for name, (headers, _) in INVALID.items():
         with connected(server) as client:
@@ -42,8 +41,7 @@ def test_invalid_heads_are_refused_and_the_connection_closed(launch: Start) -> N
     assert server.get("/pid")[0] == 200
 
 
-def test_a_refused_head_with_a_body_is_answered_once(launch: Start) -> None:
-    server = launch()
+def test_a_refused_head_with_a_body_is_answered_once(server: Running) -> None:
     with connected(server) as client:
         client.sendall(b"POST /slow?s=0 HTTP/1.1\r\ncontent-length: 70000\r\n\r\n" + b"x" * 70_000)
         answer = everything(client)
@@ -52,8 +50,7 @@ def test_a_refused_head_with_a_body_is_answered_once(launch: Start) -> None:
     assert answer.count(b"HTTP/1.1") == 1
 
 
-def test_a_large_body_sent_with_its_head_is_no_large_head(launch: Start) -> None:
-    server = launch()
+def test_a_large_body_sent_with_its_head_is_no_large_head(server: Running) -> None:
     with connected(server) as client:
         head = b"POST /slow?s=0 HTTP/1.1\r\nconnection: close\r\ncontent-length: 70000\r\n" + HOST
         client.sendall(head + b"\r\n" + b"x" * 70_000)
@@ -62,8 +59,7 @@ def test_a_large_body_sent_with_its_head_is_no_large_head(launch: Start) -> None
     assert answer.startswith(b"HTTP/1.1 200")
 
 
-def test_http_1_0_needs_no_host(launch: Start) -> None:
-    server = launch()
+def test_http_1_0_needs_no_host(server: Running) -> None:
     with connected(server) as client:
         client.sendall(b"GET /pid HTTP/1.0\r\n\r\n")
         assert everything(client).startswith(b"HTTP/1.1 200")

@@ -73,8 +73,10 @@ def test_every_setting_is_on_the_page() -> None:
     } == set()
 
 
-@pytest.mark.parametrize("policy", list(QUEUE_POLICIES))
-@pytest.mark.parametrize("arrivals", [(), pytest.param(RECORDED, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("policy", "arrivals"),
+    [*((each, ()) for each in QUEUE_POLICIES), pytest.param("qssf", RECORDED, marks=pytest.mark.slow)],
+)
 def test_every_policy_runs_under_paired_arms(taut: Taut, policy: str, arrivals: tuple[str, ...]) -> None:
     rows = taut(*SHORT, *arrivals, "--policy", policy)
 
