@@ -43,7 +43,7 @@ PRIOR_LOG_S: Final = (float(np.log(3600.0)), float(np.log(36000.0)))
 """Log of p50 and p90 of the run time if no earlier job has ended: p50 is one hour, p90 ten hours."""
 
 HISTORY_FORECASTS: Final = {"similar_jobs": ("like", 1000), "same_gpus": ("gpus", 300), "newest_jobs": ("all", 20)}
-"""Forecasts from the history alone, by name: key, and number of newest ended jobs whose p50 and p90 are forecast."""
+"""Forecasts from the history alone, by name: p50 and p90 of the newest ended jobs with a key, at most so many."""
 HISTORY_FEATURES: Final = tuple(
     f"{key}_run_s_{q}_{last}" for key, last in HISTORY_FORECASTS.values() for q in QUANTILE_NAMES
 )

@@ -38,7 +38,7 @@ Pair = Sequence[float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Statistics and age (n,) of the jobs of one call, and what was refused of each job."""
+    """Statistics and age (n,) of the jobs of one call, and the refused values of each job."""
 
     age_s: FloatArray
     known: Running

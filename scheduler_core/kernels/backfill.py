@@ -49,7 +49,7 @@ def reserve(state: State, head: int) -> None:
     tally.reserved_for, tally.reserved_changes, tally.reserved_runs = head, tally.changes, tally.runs
     tally.shadow_s, tally.lent = math.inf, 0
     copied(cluster.now, bare)
-    count = 0  # no machine hosts a single instance, as the head does not fit
+    count = 0  # a single instance that does not fit: no machine hosts it
     if instances > 1:
         count = hosted_in_all(cluster, cluster.now, queue, at)
     while count < instances and tally.lent < tally.running:

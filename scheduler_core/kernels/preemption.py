@@ -191,7 +191,7 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
     """
     queue, scratch, log = state.queue, state.scratch, state.log
     picks, instances, looked = scratch.picks, queue.buckets[at].instances, 0
-    count = 0  # no machine hosts a single instance, as the job does not fit
+    count = 0  # a single instance that does not fit: no machine hosts it
     if instances > 1:
         count = hosted_in_all(state.cluster, state.cluster.now, queue, at)
     if not _could_fit(state, at, victims, count):

@@ -1,4 +1,4 @@
-"""Decisions by the cost until all present jobs end, not only until the next decision as in ANDREAS (ours)."""
+"""Decisions by the cost until all present jobs end (ours); in ANDREAS the cost ends at the next decision."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -109,7 +109,7 @@ def _states(schedule: Schedule, host_devices: IntArray) -> tuple[IntArray, Float
     # Runs still running are ended at the end of the schedule.
     until_s = np.minimum(schedule.end_run_s[run], schedule.end_s)
     at_s = np.concatenate([np.zeros(len(whole)), schedule.start_s[run], until_s])
-    # The empty machine is sorted before the starts at 0 s.
+    # The state of the empty machine is sorted before the starts at 0 s.
     order = np.lexsort((np.arange(len(machine)), at_s, machine))
     free = np.cumsum(np.concatenate([whole, -held, held])[order], axis=0)
     machine, at_s = machine[order], at_s[order]

@@ -24,7 +24,7 @@ STUCK_S: Final = 86_400.0
 """Maximum time for which jobs wait and none runs; then the budget counts as too small, and the simulation ends."""
 
 ALMOST_S: Final = 1e-9
-"""Remaining time of a period that counts as zero."""
+"""Remaining seconds of a period that count as zero."""
 
 
 def constant(now_s: float) -> float:  # noqa: ARG001 -- intensities are functions of time
