@@ -75,7 +75,7 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         trace=setting.trace,
         task_type=task_type,
         contract=fitted.contract,
-        # Trees that do not answer must not move requests either.
+        # If the trees do not answer, they must not change requests either.
         boosters={
             RUNTIME_TARGET: fitted.booster if trees else boosting.constant(fitted.columns, quantiles=QUANTILES),
             **({} if booster is None else {RESPONSE: booster}),

@@ -61,7 +61,7 @@ class Queue(NamedTuple):
     units: IntArray  # (buckets, 3) demand per instance
     filled: IntArray
     front: Records  # first waiting jobs and their buckets, in queue order
-    shut: IntArray  # by shape of bucket: the value of `changes` when it last did not fit, NONE if not known
+    shut: IntArray  # by shape of bucket: value of `changes` when the shape last did not fit, NONE if not known
     missing: IntArray  # by shape of bucket: a lower bound of the instances that did not fit then
     tally: Records  # (1,) totals, with the dtype `TALLY`
 

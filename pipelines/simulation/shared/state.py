@@ -132,7 +132,7 @@ TALLY: Final = np.dtype(
 
 
 class Rules(NamedTuple):
-    """Settings of one simulation; the other fields of `reserve.ReservePolicy` are in `State.policy`."""
+    """Settings of one simulation; further fields of `reserve.ReservePolicy` are in `State.policy`."""
 
     seed: int
     horizon_s: float

@@ -52,9 +52,9 @@ def least_usd(jobs: SubmittedJobs, site: Site) -> float:
 def _alone(jobs: SubmittedJobs, site: Site, job: int, rent: FloatArray, used: FloatArray, first_h: int) -> float:
     """Return a lower bound on one job's cost with rents in USD per GPU-hour, and add the GPUs it uses to `used`.
 
-    A job that is worth `worth` gains, in each hour, the worth of the work done less its cost there, in the best
-    configuration. Its cost until an end is at least its worth less the gains until then, plus its tardiness
-    (duality); the least over ends is a bound for every worth, and the highest is returned.
+    The bound follows from duality. Give the job a worth: in each hour it gains the worth of the work done less its
+    cost, in the best configuration. Its cost until an end is at least this worth less the gains so far, plus its
+    tardiness. The least over ends is a bound for each worth; the highest bound is returned.
     """
     run_h = jobs.run_s[job] * jobs.off_by[job] / HOUR_S
     kind, gpus = np.nonzero(np.isfinite(run_h))
