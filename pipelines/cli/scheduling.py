@@ -59,7 +59,7 @@ class AnswerLog:
     """Options to show a logged answer of the service."""
 
     explain: str | None = option(None, "Show the logged answer of this id with its evidence.")
-    store: str | None = option(None, "URL of the service's store.", shown="TAUT_SERVE_STORE, else by the lake")
+    store: str | None = option(None, "URL of the service's store.", shown="TAUT_SERVE_STORE, else next to the lake")
 
 
 def recommend(

@@ -48,7 +48,7 @@ def simulate(
     where: InLake,
     given: Given,  # type: ignore[valid-type]  # a class made here
     settings: Path | None = option(
-        None, "TOML file of settings: those above by name, and all others (docs/simulate.md). Options go before it."
+        None, "TOML file of these and further settings (docs/simulate.md). Options override it."
     ),
     offline: bool = OFFLINE,
     out: Path | None = option(None, "New folder for every run's summary, event log and series."),

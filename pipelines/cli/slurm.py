@@ -61,7 +61,7 @@ class Sacct:
         None, "Read sacct's text from this file, - for stdin, in place of running sacct.", name="--from"
     )
     cluster: str = option("main", "With --from: the cluster, if the text names none.")
-    interval_s: float | None = option(None, "Seconds between samples of use.", minimum=0.0, shown="as slurmctld has it")
+    interval_s: float | None = option(None, "Seconds between samples of use.", minimum=0.0, shown="slurmctld's setting")
 
 
 def history(
@@ -147,7 +147,7 @@ def reclaim(
     trace: str = TRACE,
     ledger: Path | None = option(
         None,
-        "File of what is known of running jobs; it grows and shrinks with their number.",
+        "File that keeps the statistics of running jobs between rounds.",
         shown="reclaim-slurm.json, next to the lake",
     ),
     every_s: float = option(60.0, "Seconds between rounds.", minimum=1.0, maximum=86_400.0),

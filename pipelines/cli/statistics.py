@@ -113,7 +113,7 @@ def report(
     trace: tuple[str, ...] = option((), "A trace (may be repeated).", shown="all of the lake"),
     cluster: str | None = CLUSTER,
     price_gpu_hour: str | None = option(None, 'Price of a GPU-hour, as "2.50 USD".', shown="no money"),
-    bundles: Path | None = option(None, "Folder of mirrored models.", shown="TAUT_BUNDLES, else by the lake"),
+    bundles: Path | None = option(None, "Folder of mirrored models.", shown="TAUT_BUNDLES, else next to the lake"),
     no_models: bool = option(False, "Leave models out."),
     title: str = option("GPU clusters: claims and use", "The page's title."),
 ) -> None:

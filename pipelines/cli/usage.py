@@ -23,7 +23,7 @@ def prometheus(
     where: InLake,
     url: str = option(REQUIRED, "Address of the server, as http://prometheus:9090."),
     dialect: Exporters = option(
-        REQUIRED, "dcgm-job: dcgm-exporter with hpc_job; dcgm-node: without, see --held; cadvisor: with DCGM by pod."
+        REQUIRED, "dcgm-job: DCGM that names jobs; dcgm-node: DCGM without jobs (--held); cadvisor: also DCGM by pod."
     ),
     cluster: str | None = CLUSTER,
     since: datetime | None = option(None, "Only jobs that ended since then (cluster's time).", shown="all"),

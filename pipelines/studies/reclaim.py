@@ -94,10 +94,10 @@ ARMS: Final[Mapping[str, Arm]] = {
     "overcommit_2": Arm(what="CPU and GPUs counted twice", size=_overcommit(2.0, 1.0)),
     "overcommit_2_memory": Arm(what="CPU and GPUs counted twice, memory 1.5 times", size=_overcommit(2.0, 1.5)),
     RECLAIM: Arm(
-        what="after the probation what was measured, with a bound on risk per machine",
+        what="measured use after the probation, with a bound on risk per machine",
         size=_reserving(lambda policy: Reserving(policy=policy)),
     ),
-    RECLAIM_PRIOR: Arm(what="the same; newcomers' compute by usage models", size=_reclaim_prior, predicts=True),
+    RECLAIM_PRIOR: Arm(what="as reclaim; usage models size new jobs' compute", size=_reclaim_prior, predicts=True),
     ORACLE: Arm(what="measured mean compute and peak memory, at submission", size=_at_submission(oracle)),
 }
 """The arms by name, in the order of the tables; gains are relative to `requested`, shares to `oracle`."""
