@@ -137,7 +137,7 @@ def _by_kind(kinds: pl.DataFrame, price: Price | None) -> list[Part]:
         name="slack_by_kind",
         title="GPU slack by kind" if price is None else f"GPU slack by kind, at {price} per GPU-hour",
         rows=priced(rows, price),
-        said="GPU-hours of measured tasks, the mean use over a run against the request; a price is as given",
+        said="GPU-hours of measured tasks: mean use over a run against request; the price is that of the option",
     )
     return [*([table] if rows.height else []), *([unpriced] if price is None else [])]
 

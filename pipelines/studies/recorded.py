@@ -118,7 +118,7 @@ def learned(
         for begin, end in pairwise([*cuts, datetime.max.replace(tzinfo=cuts[0].tzinfo)]):
             rows, seconds = _period(examples, known >= 0, begin, end, recipe, seed=seed, nthread=nthread)
             answers[known[rows]] = seconds
-            talk(f"{task_type}: {len(rows)} jobs from {begin:%Y-%m-%d} on answered by what had ended before")
+            talk(f"{task_type}: {len(rows)} jobs from {begin:%Y-%m-%d} on predicted from jobs ended before")
     return answers
 
 

@@ -181,8 +181,8 @@ def run(config: Config, context: Context) -> Findings:
     curves = pl.concat(frames).rename({ARM: "policy"})
     unallocated = unallocated_rows(curves, published)
     notes = [
-        "unallocated: percent of GPUs where as many were asked for as there are; mean and sd over seeds; other random "
-        "streams than the published ones, so compare means",
+        "unallocated: percent of GPUs when requests reach all GPUs; mean and sd over seeds; random streams differ from "
+        "the published ones, so compare means",
     ]
     if absent := [name for name in known if name not in names and not config.workloads]:
         notes.append(f"the lake lacks {', '.join(absent)}: left out")
