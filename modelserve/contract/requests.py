@@ -33,7 +33,7 @@ __all__ = [
 
 MAX_JOBS: Final = 10_000
 NO_FLOORS: Final = RequestRow()
-"""RequestRow of a call or job that sets none."""
+"""The `floors` of a call or job without floors."""
 
 _IN_TEXT: Final = TypeAdapter(AwareDatetime)
 

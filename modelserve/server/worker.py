@@ -67,7 +67,7 @@ def run(arguments: list[str], opener: Opener = service_application) -> None:
 
     An error at the start is logged as one line, and the process exits with 1.
     """
-    # What the start loads stays, so collecting garbage meanwhile costs a fifth of the time and frees next to nothing.
+    # Objects loaded at the start stay, so collecting garbage meanwhile costs a fifth of the time and frees nothing.
     gc.disable()
     slot, descriptor = arguments
     settings = ServeSettings()

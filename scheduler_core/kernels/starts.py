@@ -18,7 +18,7 @@ from scheduler_core.types import IntArray
 
 __all__ = ["key_of", "lent", "start_chosen", "wait"]
 
-RUNNING: Final = np.int64(0)  # not literals, for which numba compiles functions apart
+RUNNING: Final = np.int64(0)  # not literals: numba would compile functions again for each
 COMPLETED: Final = np.int64(1)
 FAILED: Final = np.int64(2)
 KILLED: Final = np.int64(3)

@@ -158,7 +158,7 @@ SLACK: Final = 1e-6
 """Units that a demand may exceed the free capacity by, against rounding."""
 
 WHOLE: Final = 1000.0
-NONE: Final[Any] = np.int64(-1)  # not a literal, for which numba compiles functions apart
+NONE: Final[Any] = np.int64(-1)  # not a literal: numba would compile functions again for it
 
 
 @kernel

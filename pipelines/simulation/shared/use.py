@@ -29,7 +29,7 @@ MULTIPLY_AGAIN: Final = np.uint64(0x94D049BB133111EB)
 STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 UNIT: Final = 2.0**-53
 
-WHOLE_JOB: Final[Any] = np.int64(-1)  # not a literal, for which numba compiles functions apart
+WHOLE_JOB: Final[Any] = np.int64(-1)  # not a literal: numba would compile functions again for it
 """Number in place of an instance, for draws that are common to a job."""
 
 
@@ -103,7 +103,7 @@ SLACK: Final = 1.0 + 1e-9
 """Excess over a capacity that is ignored, against rounding."""
 
 SLOWEST: Final = 1e-6
-NOWHERE: Final[Any] = np.int64(-1)  # not a literal, for which numba compiles functions apart
+NOWHERE: Final[Any] = np.int64(-1)  # not a literal: numba would compile functions again for it
 
 
 @kernel

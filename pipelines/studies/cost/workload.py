@@ -104,7 +104,7 @@ def drawn(speeds: Speeds, count: int, rng: np.random.Generator) -> tuple[FloatAr
 
 
 def _slowness(speeds: Speeds, asked: IntArray, rng: np.random.Generator) -> FloatArray:
-    """Draw an application for each job; return its run times (J, node types, 1 + GPUs) over that of the request."""
+    """Draw an application for each job; return its run times (J, node types, 1 + GPUs) relative to its request."""
     pick = rng.random(len(asked))
     application = np.empty(len(asked), np.int64)
     for gpus in ASKED:
