@@ -84,10 +84,10 @@ def simulate(world: World, form: Format = FORM) -> None:
 
 
 def train(world: World, out: Path = option(POLICY, "File of the policy."), form: Format = FORM) -> None:
-    """Train a scorer on January to August, tune a rolling plan on September, and write the better one of September."""
+    """Train a scorer on January to August, and write it, or greedy if that is better on September."""
     from modelserve.bundle.routing_policy import write_routing_policy
     from pipelines.models.sites.judging import routing_policy
-    from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
+    from pipelines.models.sites.training import trained_scorer, usd_of
     from scheduler_core.planning.sites import policy
 
     with out_written(out):
@@ -95,7 +95,7 @@ def train(world: World, out: Path = option(POLICY, "File of the policy."), form:
     if out.is_dir():
         raise BadUsage(f"--out {out}: found a folder, expected the path of a file")
     _, (weeks, tuning) = world.made("train", "tune")
-    tried = [policy("greedy"), tuned_rolling(tuning), trained_scorer(weeks, tuning, world.seed, talk=say)]
+    tried = [policy("greedy"), trained_scorer(weeks, tuning, world.seed, talk=say)]
     usd = [float(usd_of(tuning, each).mean()) for each in tried]
     best = tried[max(range(len(tried)), key=usd.__getitem__)]
     write_routing_policy(out, routing_policy(weeks, best, world.terms()))

@@ -12,7 +12,7 @@ import polars as pl
 from pipelines.models.sites.judging import FEASIBLE, RULES, bounds_of, judged
 from pipelines.models.sites.mappo import played, trained_agents
 from pipelines.models.sites.recorded import PERIODS, batch, pool_of
-from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
+from pipelines.models.sites.training import trained_scorer, usd_of
 from pipelines.simulation.sites.weeks import REGIMES, Weeks, places_of
 from pipelines.studies.compare import NOTHING, Interval, mean
 from pipelines.studies.study import (
@@ -30,7 +30,7 @@ from scheduler_core.planning.sites import policy
 from scheduler_core.types import FloatArray
 
 Regime = Literal["B-loose", "B-tight", "C-loose", "A"]
-GREEDY, ROLLING, SCORER, MAPPO = "greedy", "rolling", "scorer", "mappo"
+GREEDY, SCORER, MAPPO = "greedy", "scorer", "mappo"
 BARS: Final = ("B-loose", "B-tight")
 GOAL_GAP: Final = 0.4
 CLAIM: Final = 0.286
@@ -88,9 +88,7 @@ def run(config: Config, context: Context) -> Findings:
         )
         bounds = bounds_of(judge, config.seed)
         context.talk(f"{regime}: {len(bounds)} weeks bounded")
-        rolling = tuned_rolling(tune)
-        notes.append(f"{regime}: rolling has patience {rolling.params[0]:g}, bid price {rolling.params[1]:g}")
-        policies = {name: policy(name) for name in RULES} | {ROLLING: rolling}
+        policies = {name: policy(name) for name in RULES}
         found = [*judged(places, judge, policies, bounds)]
         for seed in range(config.seed, config.seed + config.seeds):
             scorer = trained_scorer(train, tune, seed)
@@ -98,9 +96,7 @@ def run(config: Config, context: Context) -> Findings:
                 {**row, "seed": seed, "tuning_usd": float(usd_of(tune, scorer).mean())}
                 for row in judged(places, judge, {SCORER: scorer}, ())
             ]
-        found += [
-            {"policy": name, "tuning_usd": float(usd_of(tune, policies[name]).mean())} for name in (GREEDY, ROLLING)
-        ]
+        found.append({"policy": GREEDY, "tuning_usd": float(usd_of(tune, policies[GREEDY]).mean())})
         context.talk(f"{regime}: {config.seeds} scorers trained")
         if number == 0:
             found += _agents(train, tune, judge, config)
@@ -172,7 +168,6 @@ def _claims(runs: pl.DataFrame, regime: str, weekly: dict[str, FloatArray], gap:
     claims: dict[str, tuple[Interval, bool | None]] = {
         "learnt above greedy with forecast": (over, over.low > 0.0 if regime != "A" else None),
         f"share of the gap to the best feasible, at least {GOAL_GAP}": (share, share.value >= GOAL_GAP),
-        "learnt less tuned rolling plan": (mean(scorer - weekly[ROLLING]), None),
         f"best on the tuning month: {best}": (NOTHING, None),
     }
     rows: list[Row] = [

@@ -1,4 +1,4 @@
-"""Decide for all waiting jobs of one step, by earliest due date: simple rules, the rolling plan, or a learnt score.
+"""Decide for all waiting jobs of one step, by earliest due date: simple rules, or a learnt score.
 
 The same function decides in the simulation and for `POST /v1/route`.
 """
@@ -9,7 +9,6 @@ import numpy as np
 
 from scheduler_core.kernels.kernel import kept, kernel
 from scheduler_core.kernels.site_value import (
-    DAY,
     FEATURES,
     STEPS_PER_H,
     WAIT,
@@ -20,12 +19,10 @@ from scheduler_core.kernels.site_value import (
     fill_job,
     fill_site,
     gain_usd,
-    latest_wait,
 )
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
-    "ROLLING",
     "RULES",
     "SCORER",
     "Scratch",
@@ -37,36 +34,19 @@ __all__ = [
     "scratch_of",
 ]
 
-RULES: Final = ("local", "random", "round_robin", "least_loaded", "cheapest", "cleanest", "greedy")
+RULES: Final = ("local", "least_loaded", "greedy")
 """Names of the rules; a rule's code is its place."""
 
-LOCAL, RANDOM, ROUND_ROBIN, LEAST_LOADED, CHEAPEST, CLEANEST, GREEDY = range(len(RULES))
-
-
-@kernel
-def _hashed(job: int, now: int) -> int:
-    """Return a pseudo-random number from 0 to 2^16 - 1, the same for the same job and step."""
-    mixed = ((job + 1) * 40503 + (now + 1) * 30029) & 0xFFFFFFF
-    mixed = ((mixed ^ (mixed >> 13)) * 5333) & 0xFFFFFFF
-    return (mixed ^ (mixed >> 9)) & 0xFFFF
+LOCAL, LEAST_LOADED, GREEDY = range(len(RULES))
 
 
 @kernel
 def _preference(rule: int, jobs: Jobs, seen: Outlook, now: int, job: int, site: int) -> float:
     """Return how much a rule prefers a site; the largest is chosen."""
-    sites = len(seen.free)
     if rule == LOCAL:
         return 1.0 if site == jobs.origin[job] else -1e300
-    if rule == RANDOM:
-        return -float((site + _hashed(job, now)) % sites)
-    if rule == ROUND_ROBIN:
-        return -float((site - job) % sites)
     if rule == LEAST_LOADED:
         return float(seen.free[site] / seen.capacity[site])
-    if rule == CHEAPEST:
-        return -float(seen.price[site])
-    if rule == CLEANEST:
-        return -float(seen.carbon[site])
     gain = gain_usd(jobs, seen, now, job, site, 0)
     return gain if gain > 0.0 else -1e300
 
@@ -86,75 +66,20 @@ def by_rule(rule: int, jobs: Jobs, seen: Outlook, now: int, job: int) -> int:
     return found
 
 
-HOURS: Final = 48
-"""Hours for which room is planned; a longer job is only checked within these hours."""
-
-
-@kernel
-def fits(room: IntArray, site: int, gpus: int, begin_h: int, hours: int) -> bool:
-    """Return whether a site has planned room for GPUs during hours of the plan."""
-    for hour in range(begin_h, min(begin_h + hours, HOURS)):  # noqa: SIM110 - numba has no generators
-        if room[site, hour] < gpus:
-            return False
-    return True
-
-
-@kernel
-def take(room: IntArray, site: int, gpus: int, begin_h: int, hours: int) -> None:
-    """Subtract GPUs from the planned room of a site."""
-    for hour in range(begin_h, min(begin_h + hours, HOURS)):
-        room[site, hour] -= gpus
-
-
-@kernel
-def plan_one(jobs: Jobs, seen: Outlook, now: int, job: int, room: IntArray, params: FloatArray) -> int:
-    """Plan a job's start; return its site if the start is now, else `WAIT`.
-
-    `params` are patience, the share of a job's worth that a day of waiting costs, and the bid price, the share of its
-    worth that its gain must exceed. A start now needs free GPUs, a later one planned `room` (S, HOURS).
-    """
-    gpus, steps = jobs.gpus[job], jobs.steps[job]
-    hours = -(-steps // STEPS_PER_H)
-    worth = seen.worth_usd * gpus * steps
-    best, found, begin_h = params[1] * worth, WAIT, 0
-    for site in range(len(seen.free)):
-        if gpus > seen.capacity[site]:
-            continue
-        for after_h in range(latest_wait(jobs, now, job) // STEPS_PER_H + 1):
-            after = after_h * STEPS_PER_H
-            gain = gain_usd(jobs, seen, now, job, site, after) - params[0] * worth * after / DAY
-            if gain <= best or (after == 0 and seen.free[site] < gpus):
-                continue
-            if fits(room, site, gpus, after_h, hours):
-                best, found, begin_h = gain, site, after_h
-    if found == WAIT:
-        return WAIT
-    take(room, found, gpus, begin_h, hours)
-    return found if begin_h == 0 else WAIT
-
-
-ROLLING, SCORER = len(RULES), len(RULES) + 1
+SCORER = len(RULES)
 
 
 class Scratch(NamedTuple):
-    """Memory for decisions.
+    """Memory for decisions: `later_usd` (n,), with the step `later_at` (n,) when it was computed; `row` (features,)."""
 
-    `ends` (HOURS, S) are GPUs forecast to become free within each hour from now; `room` (S, HOURS); `later_usd` (n,)
-    with the step `later_at` (n,) at which it was computed; `row` (features,).
-    """
-
-    ends: IntArray
-    room: IntArray
     later_usd: FloatArray
     later_at: IntArray
     row: FloatArray
 
 
-def scratch_of(batch: int, jobs: int, sites: int) -> Scratch:
+def scratch_of(batch: int, jobs: int) -> Scratch:
     """Return the memory for a batch, each array with a leading axis."""
     return Scratch(
-        ends=np.zeros((batch, HOURS, sites), dtype=np.int64),
-        room=np.zeros((batch, sites, HOURS), dtype=np.int64),
         later_usd=np.zeros((batch, jobs)),
         later_at=np.full((batch, jobs), -1, dtype=np.int64),
         row=np.zeros((batch, len(FEATURES))),
@@ -192,16 +117,6 @@ def most_free(seen: Outlook) -> int:
 
 
 @kernel
-def set_room(seen: Outlook, scratch: Scratch) -> None:
-    """Set the planned room: GPUs free now, and those of running jobs from their predicted ends on."""
-    for site in range(len(seen.free)):
-        free = seen.free[site]
-        for hour in range(HOURS):
-            scratch.room[site, hour] = free
-            free += scratch.ends[hour, site]
-
-
-@kernel
 def decide_in(
     rule: int,
     params: FloatArray,
@@ -218,13 +133,9 @@ def decide_in(
     `waiting` holds rows of `jobs` in the order of decision.
     """
     crowding = crowding_of(jobs, seen, waiting, count) if rule == SCORER else 0.0
-    if rule == ROLLING:
-        set_room(seen, scratch)
     for place in range(count):
         job = waiting[place]
-        if rule == ROLLING:
-            site = plan_one(jobs, seen, now, job, scratch.room, params)
-        elif most_free(seen) < jobs.gpus[job]:
+        if most_free(seen) < jobs.gpus[job]:
             site = WAIT
         elif rule == SCORER:
             later_usd = later_of(jobs, seen, now, job, scratch)

@@ -36,14 +36,11 @@ class Jobs(NamedTuple):
 class Outlook(NamedTuple):
     """State of S sites at one step.
 
-    `sums` (S, 97) is the cumulative forecast cost of one running GPU over the next day, in USD; `price` and `carbon`
-    are the current values; `free` and `capacity` are GPUs. `worth_usd` is the worth of one GPU for one step, and
-    `miss_usd` that of meeting a due date.
+    `sums` (S, 97) is the cumulative forecast cost of one running GPU over the next day, in USD; `free` and `capacity`
+    are GPUs. `worth_usd` is the worth of one GPU for one step, and `miss_usd` that of meeting a due date.
     """
 
     sums: FloatArray
-    price: FloatArray
-    carbon: FloatArray
     free: IntArray
     capacity: IntArray
     worth_usd: float

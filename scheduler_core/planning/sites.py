@@ -12,27 +12,20 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.kernels.site_choice import ROLLING, RULES, SCORER, Scratch, decide, describe, scratch_of
+from scheduler_core.kernels.site_choice import RULES, SCORER, Scratch, decide, describe, scratch_of
 from scheduler_core.kernels.site_value import DAY, FEATURES, STEPS_PER_H, WAIT, Jobs, Outlook
 from scheduler_core.planning.hourly import HOURS_PER_DAY
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["POLICIES", "Policy", "RouteReason", "Routes", "SiteState", "Support", "WaitingJobs", "policy", "route"]
 
-POLICIES: Final = {**{name: code for code, name in enumerate(RULES)}, "rolling": ROLLING, "scorer": SCORER}
+POLICIES: Final = {**{name: code for code, name in enumerate(RULES)}, "scorer": SCORER}
 """Code of each policy in the compiled decisions."""
-
-PARAMS: Final = {"rolling": 2, "scorer": len(FEATURES)}
-"""Number of parameters; 0 for policies not named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy and its parameters.
-
-    `rolling` has patience (share of a job's worth that a day of waiting costs) and bid price (share of its worth that
-    its gain must exceed); `scorer` has one weight per feature.
-    """
+    """A policy and its parameters: `scorer` has one weight per feature, the rules have none."""
 
     name: str
     params: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -47,7 +40,7 @@ def policy(name: str, params: Sequence[float] = ()) -> Policy:
     """Return a policy by name."""
     if name not in POLICIES:
         raise BadInput(f"policy: found {name[:40]!r}, expected one of {', '.join(POLICIES)}")
-    values, wanted = np.asarray(params, dtype=np.float64), PARAMS.get(name, 0)
+    values, wanted = np.asarray(params, dtype=np.float64), len(FEATURES) if name == "scorer" else 0
     if values.shape != (wanted,) or not np.isfinite(values).all():
         found = f"{int(np.isfinite(values).sum())} finite parameters of shape {values.shape}"
         raise BadInput(f"policy {name}: found {found}, expected {wanted} finite ones")
@@ -71,15 +64,13 @@ class RouteReason(StrEnum):
 class SiteState:
     """State of S sites.
 
-    `free` and `capacity` are GPUs; `freeing` (S, 48) GPUs that running jobs are predicted to free within each hour from
-    now. `gpu_kw` is what a running GPU adds to a site's power, PUE included. `price` (USD/kWh) and `carbon` (g/kWh) are
-    forecasts (S, 24), of the current hour first; after a day they repeat. `now_step` is the step of 15 minutes of the
-    day (UTC), 0 to 95.
+    `free` and `capacity` are GPUs. `gpu_kw` is what a running GPU adds to a site's power, PUE included. `price`
+    (USD/kWh) and `carbon` (g/kWh) are forecasts (S, 24), of the current hour first; after a day they repeat. `now_step`
+    is the step of 15 minutes of the day (UTC), 0 to 95.
     """
 
     free: IntArray
     capacity: IntArray
-    freeing: IntArray
     gpu_kw: FloatArray
     price: FloatArray
     carbon: FloatArray
@@ -138,8 +129,7 @@ def route(
     seen = _outlook(sites, worth_usd_per_gpu_h, carbon_usd_per_t, miss_usd)
     now = sites.now_step
     columns = Jobs(jobs.gpus, jobs.steps, now + jobs.due_in, jobs.origin, jobs.move_usd)
-    scratch = Scratch(*(each[0] for each in scratch_of(1, count, places)))
-    scratch.ends[:] = sites.freeing.T
+    scratch = Scratch(*(each[0] for each in scratch_of(1, count)))
     order = np.argsort(jobs.due_in, kind="stable").astype(np.int64)
     gains, known = np.zeros((count, places)), np.zeros(count, dtype=np.bool_)
     bounds = (np.empty(0), np.empty(0)) if support is None else (support.low, support.high)
@@ -168,8 +158,6 @@ def _outlook(sites: SiteState, worth_usd_per_gpu_h: float, carbon_usd_per_t: flo
     sums = np.concatenate([np.zeros((len(usd), 1)), np.cumsum(usd[:, hour], axis=1)], axis=1)
     return Outlook(
         sums=sums,
-        price=sites.price[:, 0].copy(),
-        carbon=sites.carbon[:, 0].copy(),
         free=sites.free.copy(),
         capacity=sites.capacity,
         worth_usd=worth_usd_per_gpu_h / STEPS_PER_H,

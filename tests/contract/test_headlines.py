@@ -1,7 +1,7 @@
 """One small run of every study: its headline figures as they were frozen, before the first cut.
 
-Of what was frozen, rows of retired arms are left out: other targets and ties of `fragmentation`, the rolling linear
-programme of `sites`.
+Of what was frozen, rows of retired arms are left out: other targets and ties of `fragmentation`, the rolling plan
+and programme of `sites` and its rules that stand in no page.
 """
 
 import json

@@ -18,7 +18,7 @@ from scheduler_core.planning.sites import POLICIES, Policy, Support
 __all__ = ["FEASIBLE", "RULES", "bounds_of", "judged", "routing_policy", "rows_of_state"]
 
 FEASIBLE: Final = "feasible"
-RULES: Final = tuple(name for name in POLICIES if name not in ("rolling", "scorer"))
+RULES: Final = tuple(name for name in POLICIES if name != "scorer")
 
 Row = dict[str, object]
 

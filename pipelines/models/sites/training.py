@@ -1,7 +1,4 @@
-"""Tune the rolling plan by grid search, and train the linear scorer by the cross-entropy method.
-
-Both maximise the utility of simulated weeks.
-"""
+"""Train the linear scorer by the cross-entropy method, which maximises the utility of simulated weeks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +12,8 @@ from scheduler_core.kernels.site_value import FEATURES
 from scheduler_core.planning.sites import Policy, policy
 from scheduler_core.types import FloatArray
 
-__all__ = ["BEGIN", "Budget", "trained_scorer", "tuned_rolling", "usd_of"]
+__all__ = ["BEGIN", "Budget", "trained_scorer", "usd_of"]
 
-PATIENCE: Final = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-BID: Final = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 BEGIN: Final = {"one": -0.5, "gain": 1.0, "lost_by_not_waiting": -1.0, "urgency": 1.3, "wide": 0.5, "cost_now": -0.5}
 """Weights at which the search begins, by feature; settled on training weeks."""
 SPREAD: Final = 0.4
@@ -40,12 +35,6 @@ class Budget:
 def usd_of(weeks: Weeks, chosen: Policy) -> FloatArray:
     """Return the utility of each week (B,) under a policy."""
     return np.asarray(earned_usd(weeks, simulated(weeks, chosen)).sum(axis=1), dtype=np.float64)
-
-
-def tuned_rolling(weeks: Weeks) -> Policy:
-    """Return the rolling plan whose patience and bid price have the largest utility on the weeks."""
-    tried = [policy("rolling", (patience, bid)) for patience in PATIENCE for bid in BID]
-    return max(tried, key=lambda each: float(usd_of(weeks, each).sum()))
 
 
 def trained_scorer(

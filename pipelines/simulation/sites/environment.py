@@ -28,7 +28,6 @@ def begun(weeks: Weeks) -> State:
     """Return the state before the first step: all GPUs free, no job has arrived."""
     batch, jobs = weeks.arrive.shape
     sites = weeks.capacity.shape[1]
-    steps = (weeks.usd.shape[2] - DAY // 4) * 4
 
     def whole(*shape: int, value: int = -1) -> IntArray:
         return np.full((batch, *shape), value, dtype=np.int64)
@@ -42,14 +41,11 @@ def begun(weeks: Weeks) -> State:
         running=whole(jobs),
         tally=tally,
         free=weeks.capacity.copy(),
-        ends=whole(steps + 1, sites, value=0),
         decided=whole(jobs),
         head=whole(sites),
         sums=np.zeros((batch, sites, DAY + 1)),
-        price=np.zeros((batch, sites)),
-        carbon=np.zeros((batch, sites)),
         chosen=whole(jobs),
-        scratch=scratch_of(batch, jobs, sites),
+        scratch=scratch_of(batch, jobs),
     )
 
 

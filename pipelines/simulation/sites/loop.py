@@ -3,27 +3,24 @@
 `environment` makes the state and calls `run` with a rule, or `prepare` and `act` with an agent's actions.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pipelines.simulation.sites.weeks import Weeks
 from scheduler_core.kernels.kernel import kept, kernel
-from scheduler_core.kernels.site_choice import ROLLING, Scratch, crowding_of, decide_in, features_in
+from scheduler_core.kernels.site_choice import Scratch, crowding_of, decide_in, features_in
 from scheduler_core.kernels.site_value import DAY, STEPS_PER_H, WAIT, Jobs, Outlook
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["OVERDUE_STEPS", "State", "act", "prepare", "run"]
-
-OVERDUE_STEPS: Final = 4
-"""Steps after which GPUs of a job that has passed its predicted end are forecast to become free (ours)."""
+__all__ = ["State", "act", "prepare", "run"]
 
 
 class State(NamedTuple):
     """State of B weeks.
 
     `start` and `site` (B, n) are -1 for jobs that never started. `waiting` and `running` (B, n) list rows of jobs, the
-    former by due date; `tally` (B, 4) has the step, the lengths of both lists and the next arrival. `ends` (B, T, S)
-    are GPUs by predicted end. `decided` (B, n) is the last step in which an agent let a job wait. `head` (B, S) is the
-    job of each agent now, or -1. `sums` and the arrays from `price` on are the outlook, `scratch` memory.
+    former by due date; `tally` (B, 4) has the step, the lengths of both lists and the next arrival. `decided` (B, n)
+    is the last step in which an agent let a job wait. `head` (B, S) is the job of each agent now, or -1. `sums` is the
+    forecast of the outlook, `scratch` memory.
     """
 
     start: IntArray
@@ -32,12 +29,9 @@ class State(NamedTuple):
     running: IntArray
     tally: IntArray
     free: IntArray
-    ends: IntArray
     decided: IntArray
     head: IntArray
     sums: FloatArray
-    price: FloatArray
-    carbon: FloatArray
     chosen: IntArray
     scratch: Scratch
 
@@ -55,8 +49,6 @@ def _jobs(weeks: Weeks, b: int) -> Jobs:
 def _seen(weeks: Weeks, state: State, b: int) -> Outlook:
     return Outlook(
         state.sums[b],
-        state.price[b],
-        state.carbon[b],
         state.free[b],
         weeks.capacity[b],
         weeks.worth_usd[b],
@@ -67,16 +59,15 @@ def _seen(weeks: Weeks, state: State, b: int) -> Outlook:
 @kernel
 def _scratch(state: State, b: int) -> Scratch:
     made = state.scratch
-    return Scratch(made.ends[b], made.room[b], made.later_usd[b], made.later_at[b], made.row[b])
+    return Scratch(made.later_usd[b], made.later_at[b], made.row[b])
 
 
 @kernel
 def _look(weeks: Weeks, state: State, b: int) -> None:
-    """Set the outlook of the present step: current values, and the forecast "the same hour of the day before"."""
+    """Set the forecast cost at the present step, by "the same hour of the day before"."""
     now = state.tally[b, NOW]
     hour = DAY // STEPS_PER_H + now // STEPS_PER_H
     for site in range(state.sums.shape[1]):
-        state.price[b, site], state.carbon[b, site] = weeks.price[b, site, hour], weeks.carbon[b, site, hour]
         total = 0.0
         for step in range(DAY):
             ahead = (now % STEPS_PER_H + step) // STEPS_PER_H
@@ -86,30 +77,12 @@ def _look(weeks: Weeks, state: State, b: int) -> None:
 
 
 @kernel
-def _expect(weeks: Weeks, state: State, b: int) -> None:
-    """Set the GPUs that are forecast to become free in each of the next hours."""
-    now, ends, width = state.tally[b, NOW], state.scratch.ends, state.ends.shape[1]
-    hours = ends.shape[1]
-    for site in range(state.free.shape[1]):
-        held = weeks.capacity[b, site] - state.free[b, site]
-        for hour in range(hours):
-            ends[b, hour, site] = 0
-        for step in range(now + 1, min(now + 1 + hours * STEPS_PER_H, width)):
-            gpus = state.ends[b, step, site]
-            ends[b, (step - now - 1) // STEPS_PER_H, site] += gpus
-        for step in range(now + 1, width):
-            held -= state.ends[b, step, site]
-        ends[b, OVERDUE_STEPS // STEPS_PER_H, site] += held
-
-
-@kernel
-def _start(weeks: Weeks, state: State, b: int, job: int, site: int) -> None:
+def _start(state: State, b: int, job: int, site: int) -> None:
     """Record the start of a job now; its free GPUs have been taken."""
     now = state.tally[b, NOW]
     state.start[b, job], state.site[b, job] = now, site
     state.running[b, state.tally[b, RUNNING]] = job
     state.tally[b, RUNNING] += 1
-    state.ends[b, min(now + weeks.jobs.steps[b, job], state.ends.shape[1] - 1), site] += weeks.jobs.gpus[b, job]
 
 
 @kernel
@@ -127,7 +100,6 @@ def _keep_waiting(weeks: Weeks, state: State, b: int) -> None:
 @kernel
 def _tick(weeks: Weeks, state: State, b: int) -> None:
     """Advance by one step: end jobs, withdraw jobs, admit arrivals by due date."""
-    jobs = weeks.jobs
     state.tally[b, NOW] += 1
     now, going = state.tally[b, NOW], 0
     for place in range(state.tally[b, RUNNING]):
@@ -136,11 +108,8 @@ def _tick(weeks: Weeks, state: State, b: int) -> None:
         if begun + weeks.run_steps[b, job] > now:
             state.running[b, going] = job
             going += 1
-            continue
-        state.free[b, site] += jobs.gpus[b, job]
-        told = min(begun + jobs.steps[b, job], state.ends.shape[1] - 1)
-        if told > now:
-            state.ends[b, told, site] -= jobs.gpus[b, job]
+        else:
+            state.free[b, site] += weeks.jobs.gpus[b, job]
     state.tally[b, RUNNING] = going
     _keep_waiting(weeks, state, b)
     _admit(weeks, state, b)
@@ -177,8 +146,6 @@ def run(rule: int, params: FloatArray, weeks: Weeks, state: State) -> None:
             _tick(weeks, state, b)
             if state.tally[b, WAITING] == 0:
                 continue
-            if rule == ROLLING:
-                _expect(weeks, state, b)
             count, chosen = state.tally[b, WAITING], state.chosen[b]
             decide_in(
                 rule,
@@ -193,7 +160,7 @@ def run(rule: int, params: FloatArray, weeks: Weeks, state: State) -> None:
             )
             for place in range(count):
                 if chosen[place] != WAIT:
-                    _start(weeks, state, b, state.waiting[b, place], chosen[place])
+                    _start(state, b, state.waiting[b, place], chosen[place])
             _keep_waiting(weeks, state, b)
 
 
@@ -273,5 +240,5 @@ def act(weeks: Weeks, state: State, actions: IntArray, earned: FloatArray) -> No
                 state.decided[b, job] = now
             elif state.free[b, site] >= weeks.jobs.gpus[b, job]:
                 state.free[b, site] -= weeks.jobs.gpus[b, job]
-                _start(weeks, state, b, job, site)
+                _start(state, b, job, site)
                 earned[b, agent] = realised_usd(weeks, b, job, now, site)

@@ -50,7 +50,7 @@ def test_a_wrong_call_names_its_field(serve: Make, body: dict[str, object], fiel
 
 def test_outside_its_support_a_policy_leaves_the_decision_to_greedy() -> None:
     narrow = Support(low=np.full(18, 1.0), high=np.full(18, -1.0))
-    rules = RoutingPolicy(policy=policy("rolling", (0.1, 5.0)), support=narrow)
+    rules = RoutingPolicy(policy=policy("local"), support=narrow)
     context = RequestContext(snapshot=None, learned=Learned(), answer_id="x", now=1_700_000_000.0, routing=rules)  # type: ignore[arg-type]
 
     found = routed(context, RouteBody.model_validate_json(json.dumps(ROUTES)))

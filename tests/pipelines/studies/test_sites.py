@@ -9,7 +9,7 @@ from pipelines.models.sites.judging import FEASIBLE
 from pipelines.studies.sites import findings
 from pipelines.studies.study import Findings
 
-UTILITY = {"greedy": (0.5, 0.7), "least_loaded": (0.4, 0.4), "rolling": (0.6, 0.7), "scorer": (0.7, 0.9)}
+UTILITY = {"greedy": (0.5, 0.7), "least_loaded": (0.4, 0.4), "scorer": (0.7, 0.9)}
 BEST = {FEASIBLE: (0.9, 1.0)}
 
 

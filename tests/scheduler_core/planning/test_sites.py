@@ -14,7 +14,6 @@ def sites(free: tuple[int, ...] = (8, 8), price: tuple[float, ...] = (0.20, 0.05
     return SiteState(
         free=np.array(free),
         capacity=np.full(count, 8),
-        freeing=np.zeros((count, 48), dtype=np.int64),
         gpu_kw=np.full(count, 0.5),
         price=np.repeat(np.array(price)[:, None], 24, axis=1),
         carbon=np.zeros((count, 24)),
@@ -61,15 +60,15 @@ def test_jobs_take_each_others_room_by_due_date() -> None:
 
 def test_outside_its_support_the_greedy_rule_decides() -> None:
     nothing = Support(low=np.full(FEATURES, 1.0), high=np.full(FEATURES, -1.0))
-    found = routed(jobs(4), sites(), "random", support=nothing)
+    found = routed(jobs(4), sites(), "local", support=nothing)
     assert found.safe.tolist() == [True]
     assert found.site.tolist() == routed(jobs(4), sites()).site.tolist()
     everything = Support(low=np.full(FEATURES, -np.inf), high=np.full(FEATURES, np.inf))
-    assert not routed(jobs(4), sites(), "random", support=everything).safe.any()
+    assert not routed(jobs(4), sites(), "local", support=everything).safe.any()
 
 
 def test_wrong_policies_are_refused() -> None:
     with pytest.raises(BadInput, match="expected one of local"):
         policy("best")
-    with pytest.raises(BadInput, match="expected 2 finite"):
-        policy("rolling", (0.1,))
+    with pytest.raises(BadInput, match="expected 18 finite"):
+        policy("scorer", (0.1,))

@@ -13,7 +13,7 @@ from modelserve.errors import BundleError
 from pipelines.models.sites.judging import routing_policy
 from pipelines.models.sites.mappo import Network, played, trained_agents
 from pipelines.models.sites.recorded import PERIODS
-from pipelines.models.sites.training import Budget, trained_scorer, tuned_rolling, usd_of
+from pipelines.models.sites.training import Budget, trained_scorer, usd_of
 from pipelines.simulation.sites.weeks import stacked
 from scheduler_core.kernels.site_value import FEATURES
 from scheduler_core.planning.sites import policy
@@ -40,12 +40,6 @@ def test_a_scorer_is_deterministic_and_no_worse_than_its_begin_on_the_tuning_wee
     assert usd_of(tuning, one).sum() > usd_of(tuning, policy("local")).sum()
 
 
-def test_the_tuned_plan_is_the_best_of_its_grid() -> None:
-    tuning = week(5, jobs=40)
-    best = usd_of(tuning, tuned_rolling(tuning)).sum()
-    assert best >= usd_of(tuning, policy("rolling", (0.1, 0.1))).sum()
-
-
 def test_gradients_of_the_network_are_those_of_differences() -> None:
     rng = np.random.default_rng(0)
     net = Network.drawn(rng.standard_normal(5), rng)
@@ -69,11 +63,12 @@ def test_agents_keep_their_best_weights() -> None:
 
 
 def test_a_policy_is_read_as_it_was_written(tmp_path: Path) -> None:
-    made = routing_policy(week(), policy("rolling", (0.1, 0.2)), TERMS)
+    weights = [0.1 * place for place in range(len(FEATURES))]
+    made = routing_policy(week(), policy("scorer", weights), TERMS)
     write_routing_policy(tmp_path / "p.json", made)
     found = read_routing_policy(tmp_path / "p.json")
-    assert found.policy.name == "rolling"
-    assert found.policy.params.tolist() == [0.1, 0.2]
+    assert found.policy.name == "scorer"
+    assert found.policy.params.tolist() == weights
     assert np.array_equal(found.support.low, made.support.low)
     assert found.miss_usd == TERMS.miss_usd
 

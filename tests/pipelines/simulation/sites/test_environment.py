@@ -19,8 +19,7 @@ SCORES = [0.5 * (-1) ** place for place in range(len(FEATURES))]
 
 
 def each_policy() -> list[Policy]:
-    params = {"rolling": [0.1, 0.1], "scorer": SCORES}
-    return [policy(name, params.get(name, [])) for name in POLICIES]
+    return [policy(name, SCORES if name == "scorer" else []) for name in POLICIES]
 
 
 def site_machine(each: Place) -> Machine:
