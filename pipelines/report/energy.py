@@ -11,10 +11,10 @@ import polars as pl
 from pipelines.report.claims import gpu_slack
 from pipelines.report.parts import Asked, Note, Part, Section, Table, Traces
 from pipelines.simulation.energy.account import G_PER_KG, WATTS_PER_KW
+from pipelines.simulation.energy.power_file import PowerTable
 from pipelines.simulation.energy.site import Meters, machine_notes
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.hourly import HOUR_S, Grid
-from scheduler_core.planning.power import PowerTable
 
 UNKNOWN: Final = "not in the trace"
 KEY: Final = ("cluster", "machine")
@@ -99,7 +99,7 @@ def idle_draw(slack: Asked, table: PowerTable) -> pl.DataFrame:
     if not slack.rows.width:
         return pl.DataFrame()
     rows = gpu_slack(slack.rows)
-    types = [table.gpus.get(name or "", table.gpus[table.default_gpu]).idle_w for name in rows["gpu_type"].to_list()]
+    types = [table.gpus.get(name or "", table.gpus[table.defaults.gpu]).idle_w for name in rows["gpu_type"].to_list()]
     return rows.select(
         "trace",
         pl.col("gpu_type", "task_type").fill_null(UNKNOWN),
@@ -139,7 +139,7 @@ def _taken_as(traces: Traces, drawn: Iterable[str], idle: pl.DataFrame, table: P
     unknown = idle.filter(~pl.col("gpu_type").is_in(list(table.gpus)))
     for trace, tasks in unknown.group_by("trace", maintain_order=True).agg(pl.col("tasks").sum()).iter_rows():
         notes.append(
-            f"{trace}: {tasks} tasks have no GPU type of the table: idle draw assumed as of {table.default_gpu}"
+            f"{trace}: {tasks} tasks have no GPU type of the table: idle draw assumed as of {table.defaults.gpu}"
         )
     return notes
 

@@ -21,7 +21,7 @@ from scheduler_core.planning.elastic import (
     drawn_w,
     remaining_s,
 )
-from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.hourly import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Round", "allocate", "carbon_round"]
@@ -209,17 +209,12 @@ def climb(stage: str, ladders: Ladders, gpus: int, period: Period) -> tuple[IntA
     return ladders.choice[range(len(rung)), rung], notes
 
 
-def place(
-    gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None, switches: IntArray | None = None
-) -> IntArray:
+def place(gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None) -> IntArray:
     """Return the GPUs of every job on every node (J, M), 0 for a job that does not fit.
 
     Jobs need `gpus` (J,), nodes have `free_gpus` (M,). The largest job is placed first, ties in the given order. A job
-    that fits on one node goes to the node on which it leaves the fewest GPUs free (best fit), below the switch with the
-    fewest free GPUs if several such nodes are equal. A larger job takes all GPUs of the nodes with most free
-    GPUs, and its remaining GPUs are placed by best fit. `switches` (M,) is the number of the network switch of each
-    node, one for all nodes by default: a larger job stays below one switch if one has enough free GPUs (of these the
-    one with the fewest), and otherwise takes those with most (ours in detail, after PowerFlow's network packing).
+    that fits on one node goes to the node on which it leaves the fewest GPUs free (best fit). A larger job takes all
+    GPUs of the nodes with most free GPUs, and its remaining GPUs are placed by best fit.
 
     `before` (J, M) is the previous placement. Jobs with an unchanged count are placed first and keep their nodes if
     those have enough free GPUs (ours, because moving a job costs a restart). `free_gpus` includes the GPUs that these
@@ -230,13 +225,7 @@ def place(
     >>> place(np.array([3, 6]), np.array([4, 4, 4]))
     array([[0, 0, 3],
            [4, 2, 0]])
-    >>> place(np.array([8]), np.array([8, 4, 4, 4]), switches=np.array([0, 1, 1, 2]))
-    array([[8, 0, 0, 0]])
-    >>> place(np.array([8]), np.array([7, 4, 4, 4]), switches=np.array([0, 1, 1, 2]))
-    array([[0, 4, 4, 0]])
     """
-    if before is not None and (before.sum(axis=1) == gpus).all() and (before.sum(axis=0) <= free_gpus).all():
-        return before.astype(np.int64)
     placed = np.zeros((len(gpus), len(free_gpus)), dtype=np.int64)
     free = free_gpus.astype(np.int64)
     if before is not None:
@@ -246,36 +235,14 @@ def place(
                 free -= before[row]
     waiting = np.flatnonzero((gpus > 0) & (placed.sum(axis=1) == 0))
     for row in waiting[np.argsort(-gpus[waiting], kind="stable")]:
-        placed[row] = _split(int(gpus[row]), free, switches)
-        free -= placed[row]
+        if gpus[row] <= free.sum():
+            placed[row] = _on_fewest_nodes(int(gpus[row]), free)
+            free -= placed[row]
     return placed
 
 
-def _split(wanted: int, free: IntArray, below: IntArray | None) -> IntArray:
-    """Return a job's GPUs on each node (M,); all 0 if the nodes together have fewer than `wanted`."""
-    taken = np.zeros_like(free)
-    if wanted > free.sum():
-        return taken
-    if below is None:
-        return _on_fewest_nodes(wanted, free)
-    while taken.sum() < wanted:
-        left = free - taken
-        left[below != _switch(wanted - int(taken.sum()), left, below)] = 0
-        taken += _on_fewest_nodes(min(wanted - int(taken.sum()), int(left.sum())), left)
-    return taken
-
-
-def _switch(wanted: int, left: IntArray, below: IntArray) -> int:
-    """Return the switch with the best node for all `wanted` GPUs, else with just enough GPUs, else with most GPUs."""
-    of_switch = np.bincount(below, weights=left)
-    holds = np.flatnonzero(left >= wanted)
-    if holds.size:
-        return int(below[holds[np.lexsort((of_switch[below[holds]], left[holds]))[0]]])
-    enough = np.flatnonzero(of_switch >= wanted)
-    return int(enough[of_switch[enough].argmin()] if enough.size else of_switch.argmax())
-
-
 def _on_fewest_nodes(wanted: int, left: IntArray) -> IntArray:
+    """Return a job's GPUs on each node (M,); all nodes together have enough."""
     taken = np.zeros_like(left)
     while wanted > 0:
         holds = np.flatnonzero(left - taken >= wanted)
@@ -312,13 +279,12 @@ def carbon_round(
     free_gpus: IntArray,
     *,
     places: IntArray | None = None,
-    switches: IntArray | None = None,
     planner: Planner = allocate,
 ) -> Round:
     """Plan a period for jobs with their work left.
 
     `free_gpus` (M,) are the GPUs of each node that are free or held by these jobs. `places` (J, M) is the previous
-    placement, `switches` (M,) are the numbers of the nodes' network switches.
+    placement.
 
     Examples
     --------
@@ -341,7 +307,7 @@ def carbon_round(
     left_s = remaining_s(jobs, plan)
     return Round(
         plan=plan,
-        placed=place(plan.gpus, free_gpus, before=places, switches=switches),
+        placed=place(plan.gpus, free_gpus, before=places),
         planned_g=period.grams(drawn_w(jobs, plan), left_s),
         left_s=left_s,
     )

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.hourly import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["POSTPONED", "Decision", "NodeType", "Nodes", "Problem", "WaitingJobs", "greedy"]

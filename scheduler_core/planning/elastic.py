@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.hourly import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["BudgetRule", "CountsAndFrequencies", "ElasticJobs", "Period", "Planner"]

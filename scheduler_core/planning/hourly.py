@@ -8,10 +8,11 @@ import numpy as np
 from scheduler_core.errors import BadInput
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["CARBON_UNIT", "HOURS_PER_DAY", "HOUR_S", "MOST_PUE", "PRICE_UNIT", "Grid", "HourlySeries"]
+__all__ = ["CARBON_UNIT", "HOURS_PER_DAY", "HOUR_S", "JOULES_PER_KWH", "MOST_PUE", "PRICE_UNIT", "Grid", "HourlySeries"]
 
 HOUR_S: Final = 3600.0
 HOURS_PER_DAY: Final = 24
+JOULES_PER_KWH: Final = 3.6e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.planning.cost import POSTPONED, Decision, Problem
-from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.hourly import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["ITERATIONS", "look_ahead"]

@@ -11,8 +11,7 @@ from typing import Any, Final
 from modelserve.contract.plans import PlanBody
 from pipelines.connect.actuators import carry_out, commands_of
 from pipelines.connect.slurm.commands import states_of
-from scheduler_core.planning.hourly import HourlySeries
-from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.hourly import JOULES_PER_KWH, HourlySeries
 
 __all__ = ["run_loop"]
 

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from pipelines.simulation.energy.power_file import Assumed, NodePower
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.measures.job_metrics import Uses, drawn_units, instance_units
 from pipelines.simulation.measures.metrics import Metrics
 from scheduler_core.cluster import UNITS, Machine
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import HOUR_S, Grid
-from scheduler_core.planning.power import Assumed, NodePower
 from scheduler_core.types import FloatArray
 
 __all__ = ["G_PER_KG", "WATTS_PER_KW"]

@@ -8,12 +8,11 @@ from pathlib import Path
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.account import EnergyAccount, account
 from pipelines.simulation.energy.grid_files import zone_files
-from pipelines.simulation.energy.power_file import power_file
+from pipelines.simulation.energy.power_file import PowerTable, power_file
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.hourly import Grid
-from scheduler_core.planning.power import PowerTable
 
 __all__ = ["Meters", "Site", "machine_notes", "power_notes", "start_on"]
 
@@ -38,7 +37,7 @@ class Site:
             self.table.nodes(schedule.machines),
             self.grid,
             self.start_ts,
-            assumed=self.table.assumed,
+            assumed=self.table.unknown_use,
             from_s=from_s,
         )
 
@@ -75,8 +74,8 @@ def power_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
     return [
         f"power: {table.source}; linear in use between idle and full; memory, disks and network are left out; machines "
         "draw idle power until the run's end",
-        f"assumed use if not measured: {table.assumed.gpu_frac:.0%} of the GPUs held and {table.assumed.cpu_frac:.0%} "
-        "of the CPUs",
+        f"assumed use if not measured: {table.unknown_use.gpu_frac:.0%} of the GPUs held and "
+        f"{table.unknown_use.cpu_frac:.0%} of the CPUs",
         *machine_notes(table, machines),
     ]
 
@@ -86,9 +85,9 @@ def machine_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
     notes = []
     guessed, with_gpus = table.guessed(machines), sum(each.gpus > 0 for each in machines)
     if guessed:
-        notes.append(f"{guessed} of {with_gpus} machines have no GPU type of the table: taken as {table.default_gpu}")
+        notes.append(f"{guessed} of {with_gpus} machines have no GPU type of the table: taken as {table.defaults.gpu}")
     if unknown := sum(not each.cpu_cores for each in machines):
-        notes.append(f"{unknown} machines have no known cores: taken as {table.packages} CPUs")
+        notes.append(f"{unknown} machines have no known cores: taken as {table.defaults.packages} CPUs")
     return notes
 
 

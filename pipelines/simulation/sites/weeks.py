@@ -5,7 +5,7 @@ GPUs, run times and arrivals are recorded; sites of origin, due dates and data v
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -15,11 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from modelserve.bundle.card import complaint
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.grid_files import of_one_year, zone_files
-from pipelines.simulation.energy.power_file import power_file
+from pipelines.simulation.energy.power_file import Assumed, NodePower, power_file
 from scheduler_core.cluster import Machine
 from scheduler_core.kernels.site_value import DAY, STEPS_PER_H, Jobs
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, MOST_PUE, Grid
-from scheduler_core.planning.power import Assumed, NodePower
 from scheduler_core.types import FloatArray, IntArray
 
 __all__ = [
@@ -172,7 +171,7 @@ def places_of(
             f"{LEAST_SITES} to {MOST_SITES} sites, each in its own zone"
         )
     table = power_file()
-    assumed = replace(table.assumed, gpu_frac=1.0)
+    assumed = table.unknown_use.model_copy(update={"gpu_frac": 1.0})
     places = []
     for size, files in zip(sizes, of_one_year([zone_files(folder, name) for name in names], year), strict=True):
         grid = files.grid(size.pue)
@@ -188,7 +187,8 @@ def places_of(
             )
         node = table.node(Machine(name="", cpu_cores=0.0, mem_gib=0.0, gpus=GPUS_ON_A_NODE, gpu_type=size.gpu_type))
         nodes = size.gpus / GPUS_ON_A_NODE
-        watts = replace(node, name=size.zone, cpu_idle_w=nodes * node.cpu_idle_w, cpu_full_w=nodes * node.cpu_full_w)
+        cpus = {"cpu_idle_w": nodes * node.cpu_idle_w, "cpu_full_w": nodes * node.cpu_full_w}
+        watts = node.model_copy(update={"name": size.zone, **cpus})
         places.append(Place(name=size.zone, gpus=size.gpus, power=watts, assumed=assumed, grid=grid))
     return tuple(places)
 

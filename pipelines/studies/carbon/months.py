@@ -20,8 +20,7 @@ from pipelines.studies.energy import month_of
 from pipelines.studies.study import SEED, Row
 from scheduler_core.planning.carbon import allocate
 from scheduler_core.planning.elastic import CountsAndFrequencies, ElasticJobs, Period, Planner
-from scheduler_core.planning.hourly import HourlySeries
-from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.hourly import JOULES_PER_KWH, HourlySeries
 from scheduler_core.types import FloatArray
 
 AT_POINTS: Final = 9

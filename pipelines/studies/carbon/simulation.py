@@ -14,7 +14,7 @@ from pipelines.simulation.elastic import Choice, Progress, Span, run_elastic
 from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs
 from scheduler_core.planning.carbon import allocate, carbon_round
 from scheduler_core.planning.elastic import BudgetRule, CountsAndFrequencies, ElasticJobs, Period, Planner
-from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.hourly import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 G_PER_KWH: Final = 1000.0

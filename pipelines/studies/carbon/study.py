@@ -40,7 +40,7 @@ from pipelines.studies.study import (
 )
 from scheduler_core.planning.carbon import allocate
 from scheduler_core.planning.elastic import BudgetRule
-from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.hourly import JOULES_PER_KWH
 
 USUAL_PER_H: Final = 20.0
 """Usual number of jobs per hour on 64 GPUs: 160 in 8 hours, as in Pollux (OSDI 2021)."""

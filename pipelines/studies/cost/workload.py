@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
+from pipelines.simulation.energy.power_file import NodePower
 from pipelines.studies.cost.simulation import SubmittedJobs
 from scheduler_core.planning.cost import Nodes, NodeType
-from scheduler_core.planning.power import NodePower
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 MINUTE_S: Final = 60.0

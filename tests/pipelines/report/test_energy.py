@@ -89,7 +89,7 @@ def test_gpus_that_nobody_used_burn_their_idle_watts(traces: Traces) -> None:
 
 def test_what_types_unknown_to_the_table_are_taken_as_is_said(traces: Traces) -> None:
     site = meters()
-    bare = replace(site, table=replace(site.table, gpus={"V100": site.table.gpus["V100"]}))
+    bare = replace(site, table=site.table.model_copy(update={"gpus": {"V100": site.table.gpus["V100"]}}))
 
     said = " | ".join(part.text for part in energy(traces, bare).parts if isinstance(part, Note))
 

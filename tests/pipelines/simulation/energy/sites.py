@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from pipelines.simulation.energy.power_file import Assumed, NodePower
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.cluster import UNITS, Machine
 from scheduler_core.planning.hourly import HOUR_S, Grid, HourlySeries
-from scheduler_core.planning.power import Assumed, NodePower
 
 START_TS = 1_680_000_000.0
 """No whole hour: 10:40."""

@@ -74,7 +74,7 @@ def test_a_site_lays_its_own_figures_over_the_shipped(tmp_path: Path) -> None:
         ("pue = 0.5", "pue: expected at least 1"),
         ("[gpus.T4]\nidle_w = false\nfull_w = 70", "gpus.T4.idle_w: expected a number"),
         ("[gpus.T4]\nidle_w = 10", "gpus.T4.full_w: missing"),
-        ("[gpus.T4]\nidle_w = 80\nfull_w = 70", "site.toml: found 80.0 W idle and 70.0 W full"),
+        ("[gpus.T4]\nidle_w = 80\nfull_w = 70", "gpus.T4: found 80.0 W idle and 70.0 W full"),
         ("[gpus.T4]\nidle_w = -1\nfull_w = 70", "gpus.T4.idle_w"),
         ("[gpus.T4]\nidle_w = 10\nfull_w = 70\nwatts = 1", "gpus.T4.watts: no such field"),
         ("[gpus.X]\nidle_w = 10\nfull_w = 70\nalso = ['T4']", "several figures of 'T4'"),

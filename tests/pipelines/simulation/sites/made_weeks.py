@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from pipelines.simulation.energy.power_file import Assumed, NodePower
 from pipelines.simulation.sites.weeks import REGIMES, Place, Pool, Terms, Weeks, drawn, week_of
 from scheduler_core.planning.hourly import Grid, HourlySeries
-from scheduler_core.planning.power import Assumed, NodePower
 
 START_TS = 1_680_048_000.0
 """A whole hour: midnight UTC."""

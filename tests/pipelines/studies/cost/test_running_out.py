@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from scheduler_core.planning.cost import Decision, Nodes, NodeType, Problem, WaitingJobs
+from scheduler_core.planning.hourly import JOULES_PER_KWH
 from scheduler_core.planning.lookahead import _Ahead, _run
-from scheduler_core.planning.power import JOULES_PER_KWH
 
 TYPES = (NodeType(name="small", gpu_type="p100", gpus=2, idle_w=100.0, gpu_active_w=200.0),)
 

@@ -1,4 +1,4 @@
-"""A round: its budget and places; the placer: whole jobs on few nodes and switches."""
+"""A round: its budget and places; the placer: whole jobs on few nodes."""
 
 import dataclasses
 import itertools
@@ -64,28 +64,6 @@ def test_a_job_alone_is_on_the_fewest_nodes_there_can_be(wanted: int, free) -> N
 
     assert placed.any() == bool(enough)
     assert not enough or np.count_nonzero(placed[0]) == enough[0]
-
-
-@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), min_size=1, max_size=8))
-def test_a_job_alone_is_below_the_fewest_switches_there_can_be(wanted: int, each: list[tuple[int, int]]) -> None:
-    free, switches = (np.array(column, dtype=np.int64) for column in zip(*each, strict=True))
-    of_switch = np.bincount(switches, weights=free).astype(int).tolist()
-    enough = [
-        size
-        for size in range(1, len(of_switch) + 1)
-        if any(sum(some) >= wanted for some in itertools.combinations(of_switch, size))
-    ]
-
-    placed = place(np.array([wanted]), free, switches=switches)
-
-    assert placed.any() == bool(enough)
-    assert not enough or len(np.unique(switches[placed[0] > 0])) == enough[0]
-
-
-def test_a_job_on_one_node_leaves_the_emptier_switch_whole() -> None:
-    placed = place(np.array([4, 8]), np.array([4, 4, 4, 8]), switches=np.array([0, 0, 1, 0]))
-
-    assert placed.tolist() == [[0, 0, 4, 0], [0, 0, 0, 8]]
 
 
 @given(counts, nodes)
