@@ -3,7 +3,6 @@
 It has no side effects besides those of the predictor. In the comments n is the number of jobs, A the number of alphas.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -33,26 +32,20 @@ __all__ = [
     "SURE_RUNS",
     "Guard",
     "Recommendation",
-    "Scale",
     "ShrinkPolicy",
-    "advised",
     "round_up_gpus",
     "shrink",
-    "unchanged_request",
 ]
 
 GPUS: Final = RESOURCES.index("gpus")
 
 SLACK: Final = 1e-9
-"""Rounding noise tolerated where a saving is compared with `minimum_change`, or a target with its request."""
+"""Rounding noise tolerated where a saving is compared with `minimum_change`."""
 
 UNUSUAL: Final = 1.5
 """Ratio of a request to the usual one of its group above which it is kept: the job may need more than was measured."""
 
 Answer = TypeVar("Answer")
-
-Scale = Callable[[Sequence[Job]], Sequence[Recommendation]]
-"""A function that runs Algorithm 1 with a fixed predictor and policy: one recommendation per job, in order."""
 
 
 def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | None = None) -> list[Recommendation]:
@@ -80,24 +73,7 @@ def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | Non
     try:
         return _decide(jobs, predictor, policy or ShrinkPolicy())
     except PredictorUnavailable as error:
-        return [unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=str(error)) for job in jobs]
-
-
-def unchanged_request(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
-    """Return a recommendation that keeps a job's request, with the same reason for every known resource."""
-    return Recommendation(
-        job_id=job.job_id,
-        request=job.request,
-        target=job.request,
-        lower_bound=NOTHING,
-        run_time_p50_s=np.nan,
-        run_time_p90_s=np.nan,
-        run_time_change=np.nan,
-        reasons={name: reason for name, value in zip(RESOURCES, job.request.row(), strict=True) if value == value},
-        alpha=1.0,
-        model_decided=False,
-        note=note,
-    )
+        return [Recommendation.unchanged(job, Reason.PREDICTOR_UNAVAILABLE, note=str(error)) for job in jobs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,40 +337,3 @@ def _differ(left: FloatArray, right: FloatArray) -> BoolArray:
 def _request(row: Sequence[float]) -> Request:
     cpu_cores, mem_gib, gpus = row
     return Request(cpu_cores=cpu_cores, mem_gib=mem_gib, gpus=gpus)
-
-
-def advised(jobs: Sequence[Job], scale: Scale) -> list[Recommendation]:
-    """Return the recommendation of `scale` for each job; keep the request if `scale` fails or its result is invalid.
-
-    The reason for such a job is `predictor_unavailable`, and the note describes the failure.
-
-    >>> from scheduler_core.types import Request
-    >>> job = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
-    >>> [answer] = advised([job], lambda jobs: [])
-    >>> answer.target == job.request, answer.note
-    (True, '0 recommendations for 1 jobs')
-    """
-    try:
-        answers = list(scale(jobs))
-        problem = None if len(answers) == len(jobs) else f"{len(answers)} recommendations for {len(jobs)} jobs"
-    except Exception as error:  # whatever a predictor raises must not stop the scheduler
-        answers, problem = [], f"{type(error).__name__}: {error}"
-    notes = [problem] * len(jobs) if problem else [_fault(*each) for each in zip(jobs, answers, strict=True)]
-    return [
-        unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=note) if note else answers[i]
-        for i, (job, note) in enumerate(zip(jobs, notes, strict=True))
-    ]
-
-
-def _fault(job: Job, answer: Recommendation) -> str:
-    """Return why an answer is no valid recommendation for a job; empty if it is valid."""
-    if not isinstance(answer, Recommendation):
-        return f"found a {type(answer).__name__}, expected a recommendation"
-    if answer.job_id != job.job_id:
-        return f"found the recommendation of {answer.job_id[:40]!r}"
-    for target, request in zip(answer.target.row(), job.request.row(), strict=True):
-        if not (math.isnan(target) if math.isnan(request) else 0.0 <= target <= request * (1.0 + SLACK)):
-            return f"found the target {answer.target.row()}, expected 0 to the request {job.request.row()}"
-    if not (math.isnan(answer.run_time_p50_s) or 0.0 < answer.run_time_p50_s < math.inf):
-        return f"found a run time of {answer.run_time_p50_s} s, expected more than 0"
-    return ""

@@ -167,6 +167,23 @@ class Recommendation:
     note: str = ""
     raise_to: Request = NOTHING
 
+    @classmethod
+    def unchanged(cls, job: Job, reason: Reason, *, note: str = "") -> "Recommendation":
+        """Return a recommendation that keeps a job's request, with the same reason for every known resource."""
+        return cls(
+            job_id=job.job_id,
+            request=job.request,
+            target=job.request,
+            lower_bound=NOTHING,
+            run_time_p50_s=math.nan,
+            run_time_p90_s=math.nan,
+            run_time_change=math.nan,
+            reasons={name: reason for name, value in zip(RESOURCES, job.request.row(), strict=True) if value == value},
+            alpha=1.0,
+            model_decided=False,
+            note=note,
+        )
+
 
 class Predictor(Protocol):
     """A predictor of run time and peak use; its methods raise `PredictorUnavailable` if they fail."""

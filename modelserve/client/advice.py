@@ -18,7 +18,6 @@ from modelserve.contract.fields import Mode
 from modelserve.contract.jobs import Amounts, Recommended
 from modelserve.contract.requests import RecommendJob
 from modelserve.errors import BadRequest, WrongAnswer
-from scheduler_core.shrink import unchanged_request
 from scheduler_core.types import LEAST_GIVEN, RESOURCES, Job, Reason, Recommendation, Request
 
 AMOUNT_SLACK: Final = 2e-6
@@ -95,7 +94,7 @@ def rows_of(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
 
 def unchanged(job: Job, note: str) -> Advice:
     """Return the advice to keep a job's request because there is no prediction; `note` says why."""
-    kept = unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=writable(note)[:NOTE_LENGTH])
+    kept = Recommendation.unchanged(job, Reason.PREDICTOR_UNAVAILABLE, note=writable(note)[:NOTE_LENGTH])
     return Advice(**{each.name: getattr(kept, each.name) for each in fields(kept)}, mode="observe", answer_id="")
 
 

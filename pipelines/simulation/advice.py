@@ -1,12 +1,11 @@
 """The arms of a simulation, each a way to choose requests or to reserve capacity, and predictors without a model.
 
-A `Scale` is a function from jobs to recommendations: Algorithm 1 of Yang, Hong and Tang with a predictor and a policy.
 Under the slowdown model `shared`, `reclaim` measures each running job and needs no history; `reclaim_prior` also sizes
 newcomers by the usage models.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -21,7 +20,7 @@ from pipelines.simulation.workloads import Gangs, Starts, as_requested, predicte
 from scheduler_core.cluster import UNITS
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.reserve import ReservePolicy
-from scheduler_core.shrink import Guard, Scale, ShrinkPolicy, advised, shrink
+from scheduler_core.shrink import Guard, ShrinkPolicy, shrink
 from scheduler_core.types import (
     RESOURCES,
     FloatArray,
@@ -45,6 +44,7 @@ __all__ = [
     "UNGUARDED",
     "Advice",
     "ConstantPredictor",
+    "Scale",
     "Sized",
     "at_request",
     "model_decided_share",
@@ -146,6 +146,9 @@ UNGUARDED: Final = "unguarded"
 ORACLE: Final = "oracle"
 ARM_OF_GUARD: Final[Mapping[Guard, str]] = {"usage": SHRUNK, "none": UNGUARDED}
 
+Scale = Callable[[Sequence[Job]], Sequence[Recommendation]]
+"""Algorithm 1 of Yang, Hong and Tang with a predictor and a policy: one recommendation per job, in order."""
+
 Advice = Mapping[str, Sequence[Recommendation]]
 """For each arm, one recommendation per job of the pool."""
 
@@ -178,7 +181,7 @@ def advice(pool: Pool, scales: Mapping[str, Scale]) -> dict[str, list[Recommenda
     unknown. If no job was measured, the only arm is `requested`: predicted run times with unchanged requests.
     """
     jobs = [entry.job for entry in pool.jobs]
-    given = {arm: advised(jobs, scale) for arm, scale in scales.items()}
+    given = {arm: list(scale(jobs)) for arm, scale in scales.items()}
     known = next((given[arm] for arm in (SHRUNK, *given) if arm in given), None)
     arms = {} if known is None else {REQUESTED: [at_request(answer) for answer in known]}
     if not any(pool.measured):

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.advice import REQUESTED, advice, shared_arms
+from pipelines.simulation.advice import REQUESTED, Scale, advice, shared_arms
 from pipelines.simulation.energy.account import EnergyAccount, energy_figures
 from pipelines.simulation.energy.site import Site
 from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, poisson_draws
@@ -30,7 +30,6 @@ from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.shared.inputs import SHARED
 from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
 from scheduler_core.engine import effort_s, pays
-from scheduler_core.shrink import Scale
 from scheduler_core.types import RESOURCES, Predictor
 
 __all__ = ["ALL", "KNOWN", "SimulationResult", "simulate", "simulate_recorded"]

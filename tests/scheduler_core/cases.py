@@ -4,8 +4,10 @@ Builders and hypothesis strategies only; nothing is asserted here.
 Imported by the tests of this folder and by `tests/pipelines/simulation/test_simulate.py`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -14,8 +16,9 @@ from pipelines.simulation.engine.slowdown import Measured
 from scheduler_core.cluster import Machine
 from scheduler_core.fragmentation import FreeNodes, fragmented
 from scheduler_core.placement import PLACEMENTS
+from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.target import TargetWorkload
-from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Request, RunTimes
+from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Recommendation, Request, RunTimes
 
 NAN = float("nan")
 
@@ -77,6 +80,21 @@ class ToyPredictor:
 
 WIDE = Knowledge(support={"cpu_cores": (0.0, 1e6), "mem_gib": (0.0, 1e6), "gpus": (0.0, 1e6)})
 """Support so wide that the model speaks about every candidate."""
+
+HALF = ShrinkPolicy(alpha0=0.5, sure_runs=math.inf)
+"""By no more than half at once, and importance always counts: figures that are easily told by hand."""
+
+
+def one(predictor: Any, wants: Request, policy: ShrinkPolicy = HALF, **fields: Any) -> Recommendation:
+    return shrink([job("a", wants, **fields)], predictor, policy)[0]
+
+
+def slows_below(cores: float) -> ToyPredictor:
+    """Return a predictor whose jobs take longer, in proportion, with fewer cores than `cores`."""
+    return ToyPredictor(
+        run_time=lambda r: 100.0 * np.maximum(1.0, cores / r[:, 0]), peak=(0.1, 0.1, 0.01, 0.1), known=WIDE
+    )
+
 
 GPU_REQUESTS = st.sampled_from([0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.0, 3.0, 8.0])
 REQUESTS = st.builds(

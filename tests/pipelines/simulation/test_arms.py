@@ -96,13 +96,14 @@ def test_where_nothing_was_measured_only_predictions_are_left() -> None:
     assert advice(pool, {}) == {}
 
 
-def test_a_scale_that_fails_leaves_every_request_standing() -> None:
-    pool = job_pool(*measured_tables(3))
+def test_a_predictor_that_fails_leaves_every_request_standing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, broken = job_pool(*measured_tables(3)), predictor()
 
-    def away(_: object) -> list[Recommendation]:
+    def away(*_: object) -> PeakUse:
         raise TimeoutError
 
-    answers = advice(pool, {"shrunk": away})["shrunk"]
+    monkeypatch.setattr(ConstantPredictor, "peak_use", away)
+    answers = advice(pool, scales_of(broken, pool, SimulationSettings()))["shrunk"]
 
     assert [answer.target for answer in answers] == [entry.job.request for entry in pool.jobs]
     assert {reason for answer in answers for reason in answer.reasons.values()} == {"predictor_unavailable"}

@@ -16,13 +16,12 @@ from pipelines.simulation.engine.slowdown import (
     predicted,
 )
 from scheduler_core.errors import BadInput
-from scheduler_core.shrink import Recommendation, unchanged_request
-from scheduler_core.types import Reason, Request
+from scheduler_core.types import Reason, Recommendation, Request
 from tests.scheduler_core.cases import NAN, REQUESTS, job, measured, request
 
 
 def advice(change: float) -> Recommendation:
-    return replace(unchanged_request(job(), Reason.SHRUNK), run_time_change=change)
+    return replace(Recommendation.unchanged(job(), Reason.SHRUNK), run_time_change=change)
 
 
 USED = st.fixed_dictionaries(

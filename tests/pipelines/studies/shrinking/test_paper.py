@@ -13,7 +13,6 @@ from pipelines.studies.shrinking.arms import requests_of
 from pipelines.studies.shrinking.figures import FIT
 from pipelines.studies.shrinking.five_features import FiveFeatures
 from pipelines.studies.shrinking.paper import GRID, LOADS_PER_H, TRUTHS, Config, findings_of, type_rows
-from scheduler_core.shrink import unchanged_request
 from scheduler_core.types import Reason, Recommendation, Request
 from tests.pipelines.studies.shrinking.tiny import SMALL, plan, tables
 
@@ -39,7 +38,7 @@ def model() -> FiveFeatures:
 
 
 def unchanged(pool: Pool) -> list[Recommendation]:
-    return [unchanged_request(entry.job, Reason.FLOOR) for entry in pool.jobs]
+    return [Recommendation.unchanged(entry.job, Reason.FLOOR) for entry in pool.jobs]
 
 
 def test_no_model_saw_the_group_of_the_jobs_it_predicts() -> None:

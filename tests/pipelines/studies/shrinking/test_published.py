@@ -11,8 +11,7 @@ import pytest
 from pipelines.simulation.advice import REQUESTED
 from pipelines.studies.shrinking.published import classes, most_placed, round_rows, table_1, table_2, table_3
 from scheduler_core.cluster import Machine
-from scheduler_core.shrink import unchanged_request
-from scheduler_core.types import Reason, Request
+from scheduler_core.types import Reason, Recommendation, Request
 from tests.pipelines.studies.shrinking.tiny import plan, pool
 
 POOL = pool()
@@ -81,7 +80,7 @@ def test_the_bound_of_a_round_is_above_all_placements_by_less_than_one_job_a_mac
 
 
 def test_a_greedy_round_places_at_most_the_bound_and_smaller_requests_place_more() -> None:
-    requests = [unchanged_request(entry.job, Reason.SHRUNK) for entry in POOL.jobs]
+    requests = [Recommendation.unchanged(entry.job, Reason.SHRUNK) for entry in POOL.jobs]
     small = [replace(each, target=Request(cpu_cores=0.5, mem_gib=0.5, gpus=0.05)) for each in requests]
     one = plan(POOL)
     rows = round_rows(
