@@ -13,7 +13,6 @@ the N-sigma predictor).
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
@@ -141,25 +140,21 @@ AHEAD_S: Final = 60.0
 class SampleFault(StrEnum):
     """Why a sample is refused; a fault's code is its position in this list, from 1 on."""
 
-    NOT_FINITE = "not_finite"
-    NEGATIVE = "negative"
-    TOO_LARGE = "too_large"
+    OUT_OF_RANGE = "out_of_range"
     OUT_OF_ORDER = "out_of_order"
     AHEAD = "ahead"
 
     @classmethod
-    def of_use(cls, value: float, most: float = MOST_USE) -> "SampleFault | None":
+    def of_use(cls, value: float) -> "SampleFault | None":
         """Return the fault of one amount, or None."""
-        if not math.isfinite(value):
-            return cls.NOT_FINITE
-        if value < 0.0:
-            return cls.NEGATIVE
-        return cls.TOO_LARGE if value > most else None
+        return None if 0.0 <= value <= MOST_USE else cls.OUT_OF_RANGE
 
     @classmethod
     def of_time(cls, at_s: float, age_s: float) -> "SampleFault | None":
         """Return the fault of one time since the start of a job of this age, or None."""
-        return cls.AHEAD if math.isfinite(at_s) and at_s > age_s + AHEAD_S else cls.of_use(at_s, math.inf)
+        if not 0.0 <= at_s < math.inf:
+            return cls.OUT_OF_RANGE
+        return cls.AHEAD if at_s > age_s + AHEAD_S else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,24 +186,15 @@ def faults_of(samples: Samples, newest_s: FloatArray, age_s: FloatArray) -> IntA
     >>> codes = faults_of(sampled, np.array([-np.inf]), np.array([600.0]))
     >>> names = tuple(SampleFault)
     >>> [(sample, value, str(names[codes[0, sample, value] - 1])) for _, sample, value in np.argwhere(codes).tolist()]
-    [(1, 3, 'negative'), (2, 0, 'out_of_order')]
+    [(1, 3, 'out_of_range'), (2, 0, 'out_of_order')]
     """
     at_s, use = samples.at_s, samples.use
     taken = np.arange(at_s.shape[1]) < samples.count[:, None]
     latest = np.fmax.accumulate(np.concatenate([newest_s[:, None], at_s], axis=1), axis=1)[:, :-1]
-    late = {SampleFault.OUT_OF_ORDER: at_s <= latest, SampleFault.AHEAD: at_s > age_s[:, None] + AHEAD_S}
-    times = np.where(taken, _codes(at_s, late), 0)
-    uses = np.where(
-        taken[..., None] & samples.sent[:, None, :], _codes(use, {SampleFault.TOO_LARGE: use > MOST_USE}), 0
-    )
-    return np.concatenate([times[..., None], uses], axis=2)
-
-
-def _codes(values: FloatArray, others: Mapping[SampleFault, BoolArray]) -> IntArray:
-    """Return the code of the first fault of each value; 0 for none."""
-    cases = {SampleFault.NOT_FINITE: ~np.isfinite(values), SampleFault.NEGATIVE: values < 0.0, **others}
-    codes = [list(SampleFault).index(fault) + 1 for fault in cases]
-    return np.select(list(cases.values()), codes, 0).astype(np.int64)
+    past = [~np.isfinite(at_s) | (at_s < 0.0), at_s <= latest, at_s > age_s[:, None] + AHEAD_S]
+    uses = ~((use >= 0.0) & (use <= MOST_USE)) & samples.sent[:, None, :]
+    codes = np.concatenate([np.select(past, (1, 2, 3), 0)[..., None], uses], axis=2)
+    return np.where(taken[..., None], codes, 0).astype(np.int64)
 
 
 def measure(requests: FloatArray, samples: Samples, known: Running, policy: ReservePolicy | None = None) -> Running:

@@ -26,7 +26,7 @@ Reason = Literal["probation", "stale", "pressing", "held", "measured", "refused"
 """The reasons of `scheduler_core.reserve`, which clients do not load, and `refused`."""
 InputFault = Literal["missing", "ambiguous", "length"]
 """Faults of a job's measurements as a whole: a missing value, two values for the same amount, or unequal lengths."""
-Fault = Literal["not_finite", "negative", "too_large", "out_of_order", "ahead", InputFault]
+Fault = Literal["out_of_range", "out_of_order", "ahead", InputFault]
 """The faults of a sample of `scheduler_core.reserve`, and those of a job's measurements."""
 
 Column = Annotated[tuple[float | None, ...], Field(max_length=MAX_SAMPLES, fail_fast=True)]

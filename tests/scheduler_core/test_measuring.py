@@ -171,12 +171,9 @@ def test_memory_is_never_below_the_largest_sample(count: int, silent_s: float, s
     assert (made.memory[0] >= use[:, 2:].max(axis=0)).all()
 
 
-BAD = {"not_finite": (np.nan, np.inf, -np.inf), "negative": (-1e-9, -5.0), "too_large": (1e6 + 1.0,)}
-
-
-@pytest.mark.parametrize(("fault", "value"), [(fault, value) for fault, values in BAD.items() for value in values])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1e-9, -5.0, 1e6 + 1.0])
 @pytest.mark.parametrize("place", range(4))
-def test_a_bad_use_is_found_in_its_cell(fault: str, value: float, place: int) -> None:
+def test_a_bad_use_is_found_in_its_cell(value: float, place: int) -> None:
     samples = samples_of(use_of([1.0] * 5), use_of([1.0] * 3))
     samples.use[0, 3, place] = value
 
@@ -184,7 +181,7 @@ def test_a_bad_use_is_found_in_its_cell(fault: str, value: float, place: int) ->
 
     [[job, sample, cell]] = np.argwhere(codes).tolist()
     assert (job, sample, cell) == (0, 3, place + 1)
-    assert FAULTS[codes[0, 3, place + 1] - 1] == fault
+    assert FAULTS[codes[0, 3, place + 1] - 1] == "out_of_range"
 
 
 @pytest.mark.parametrize(
@@ -194,8 +191,8 @@ def test_a_bad_use_is_found_in_its_cell(fault: str, value: float, place: int) ->
         ([60.0, 120.0, 661.0], {2: "ahead"}),
         ([60.0, 60.0, 120.0], {1: "out_of_order"}),
         ([100.0, 50.0, 80.0], {1: "out_of_order", 2: "out_of_order"}),
-        ([-1.0, 60.0, 120.0], {0: "negative"}),
-        ([60.0, np.nan, 120.0], {1: "not_finite"}),
+        ([-1.0, 60.0, 120.0], {0: "out_of_range"}),
+        ([60.0, np.nan, 120.0], {1: "out_of_range"}),
         ([5.0, 20.0, 30.0], {0: "out_of_order"}),
     ],
 )

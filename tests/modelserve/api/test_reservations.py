@@ -80,6 +80,6 @@ def test_reservations_are_counted_and_named_in_the_metrics(serve: Make) -> None:
 
     assert 'taut_reservations_total{reason="measured"} 1.0' in page
     assert 'taut_reservations_total{reason="refused"} 1.0' in page
-    assert 'taut_samples_refused_total{why="not_finite"} 1.0' in page
+    assert 'taut_samples_refused_total{why="out_of_range"} 1.0' in page
     assert 'taut_running_amount_total{resource="cpu_cores"} 24.0' in page
     assert 'taut_reserved_amount_total{resource="mem_gib"}' in page

@@ -16,21 +16,8 @@ def service(tmp_path: Path) -> Service:
 
 
 @pytest.mark.parametrize("field", ["cpu_cores", "gpus", "mem_gib", "gpu_mem_gpus", "gpu_mem_gib"])
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        (math.nan, "not_finite"),
-        (math.inf, "not_finite"),
-        (-math.inf, "not_finite"),
-        (None, "not_finite"),
-        (-0.5, "negative"),
-        (1e7, "too_large"),
-    ],
-    ids=str,
-)
-def test_a_bad_sample_is_refused_and_the_request_stands(
-    service: Service, field: str, value: float | None, why: str
-) -> None:
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, -0.5, 1e7], ids=str)
+def test_a_bad_sample_is_refused_and_the_request_stands(service: Service, field: str, value: float | None) -> None:
     samples = columns()
     if field == "gpu_mem_gib":
         samples["gpu_mem_gib"] = [16.0 * each for each in samples.pop("gpu_mem_gpus")]
@@ -40,7 +27,7 @@ def test_a_bad_sample_is_refused_and_the_request_stands(
     [row, other] = asked(service, job(samples=samples, device_mem_gib=16.0), job("b"))
 
     assert (row["reason"], other["reason"]) == ("refused", "measured")
-    assert row["refused"] == [{"field": f"samples.{field}", "why": why, "samples": [7]}]
+    assert row["refused"] == [{"field": f"samples.{field}", "why": "out_of_range", "samples": [7]}]
     assert stands(row)
 
 
@@ -50,8 +37,8 @@ def test_a_bad_sample_is_refused_and_the_request_stands(
         ([60.0, 180.0, 120.0, 240.0], "out_of_order", [2]),
         ([60.0, 60.0, 120.0, 180.0], "out_of_order", [1]),
         ([60.0, 120.0, 180.0, 2000.0], "ahead", [3]),
-        ([-60.0, 120.0, 180.0, 240.0], "negative", [0]),
-        ([60.0, None, 180.0, math.nan], "not_finite", [1, 3]),
+        ([-60.0, 120.0, 180.0, 240.0], "out_of_range", [0]),
+        ([60.0, None, 180.0, math.nan], "out_of_range", [1, 3]),
     ],
 )
 def test_a_sample_at_a_bad_time_is_refused(service: Service, at_s: list[float], why: str, places: list[int]) -> None:
@@ -71,19 +58,18 @@ STATISTICS = {
 }
 
 
-@pytest.mark.parametrize("bad", [(math.nan, "not_finite"), (-1.0, "negative"), (1e30, None)], ids=str)
+@pytest.mark.parametrize("value", [math.nan, -1.0, 1e30], ids=str)
 @pytest.mark.parametrize(
     "path", ["at_s", "mem_gib", "gpu_mem_gpus", "cpu_cores.mean", "cpu_cores.squares", "gpus.recent", "gpus.pressed_s"]
 )
-def test_bad_statistics_are_refused(service: Service, path: str, bad: tuple[float, str | None]) -> None:
-    value, why = bad
+def test_bad_statistics_are_refused(service: Service, path: str, value: float) -> None:
     name, _, inner = path.partition(".")
     changed = {**STATISTICS, name: {**STATISTICS[name], inner: value} if inner else value}
 
     [row, other] = asked(service, job(samples=..., statistics=changed), job("b", samples=..., statistics=STATISTICS))
 
-    beyond = "ahead" if path.endswith(("at_s", "pressed_s")) else "too_large"
-    assert row["refused"] == [{"field": f"statistics.{path}", "why": why or beyond, "samples": []}]
+    why = "ahead" if value == 1e30 and path.endswith(("at_s", "pressed_s")) else "out_of_range"
+    assert row["refused"] == [{"field": f"statistics.{path}", "why": why, "samples": []}]
     assert stands(row)
     assert other["reason"] == "measured"
 
