@@ -34,7 +34,7 @@ from scheduler_core.kernels.state import (
 )
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import QUEUE_POLICIES, Discipline, Jobs, predicted_or_last
-from scheduler_core.target import SlidingTarget, TargetWorkload, goal_of, kinds_of, target_of
+from scheduler_core.target import TargetWorkload, goal_of, kinds_of, sliding_targets, target_of
 from scheduler_core.types import IntArray
 
 __all__ = ["begun", "effort_s", "goals_of", "in_arrays", "pays", "run"]
@@ -89,17 +89,14 @@ def run(state: State, goals: Sequence[tuple[int, Goal]] = (), *, compiled: bool)
     return state
 
 
-def goals_of(jobs: Jobs, cluster: Machinery, discipline: Discipline, target: SlidingTarget) -> list[tuple[int, Goal]]:
+def goals_of(jobs: Jobs, cluster: Machinery, discipline: Discipline) -> list[tuple[int, Goal]]:
     """Return the target workloads that a placement learns from the arrivals, as `run` takes them."""
     kinds, _ = kinds_of(tuple(machine.gpu_type for machine in cluster.machines))
-    goals: list[tuple[int, Goal]] = []
-    for row in range(len(jobs.arrive_s)):
-        known = target.target
-        if cluster.could_host(demand_of_row(jobs, row, jobs.request_units, discipline)):
-            target.arrived(demand_of_row(jobs, row, jobs.granted_units, discipline))
-        if target.target is not known:
-            goals.append((row + 1, goal_of(target.target, kinds)))
-    return goals
+    rows = range(len(jobs.arrive_s))
+    possible = [row for row in rows if cluster.could_host(demand_of_row(jobs, row, jobs.request_units, discipline))]
+    learnt = sliding_targets(demand_of_row(jobs, row, jobs.granted_units, discipline) for row in possible)
+    pairs = zip(possible, learnt, strict=True)
+    return [(row + 1, goal_of(target, kinds)) for row, target in pairs if target is not None]
 
 
 LOADING_S: Final = 1.0

@@ -5,7 +5,7 @@ studies, which create targets from a data lake or a list of pods.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from scheduler_core.gangs import Demand, allows, shape
 from scheduler_core.kernels.state import Goal
 from scheduler_core.types import IntArray
 
-__all__ = ["WINDOW", "SlidingTarget", "TargetWorkload", "goal_of", "kinds_of", "target_of"]
+__all__ = ["WINDOW", "TargetWorkload", "goal_of", "kinds_of", "sliding_targets", "target_of"]
 
 ROUNDING: Final = 1e-9
 """Relative tolerance for rounding when pod counts are compared with the share `popularity` of all pods."""
@@ -99,38 +99,26 @@ def _rank(entry: tuple[Shape, int]) -> tuple[int, int, int, int, str]:
     return pods, cpu, milli, count, gpu_type or ""
 
 
-class SlidingTarget:
-    """A target workload learnt online from the last `window` arrivals.
+def sliding_targets(demands: Iterable[Demand], window: int = WINDOW) -> Iterator[TargetWorkload | None]:
+    """Yield for each arrival the target workload of the last `window` arrivals if it is rebuilt then, else None.
 
-    The target is rebuilt at the 1st, 2nd, 4th, 8th ... arrival, and later after every tenth of a window. In between
-    `target` is the same object, so that results cached for it stay valid.
+    It is rebuilt at the 1st, 2nd, 4th, 8th ... arrival, and later after every tenth of a window.
 
     Examples
     --------
-    >>> sliding = SlidingTarget(window=2)
-    >>> for gpu in (500, 1000, 1000):
-    ...     sliding.arrived(Demand(units=(1000, 0, gpu), instances=1))
-    >>> sliding.target.milli.tolist()
-    [1000]
+    >>> learnt = sliding_targets((Demand(units=(1000, 0, gpu), instances=1) for gpu in (500, 1000, 1000)), window=2)
+    >>> [target.milli.tolist() for target in learnt]
+    [[500], [1000, 500], [1000]]
     """
-
-    def __init__(self, window: int = WINDOW) -> None:
-        if window < 1:
-            raise BadInput(f"sliding target: found window {window}, expected at least 1 arrival")
-        self.window = window
-        self.target = target_of(())
-        self._recent: deque[Demand] = deque(maxlen=window)
-        self._since = 0
-        self._known = 0
-
-    def arrived(self, demand: Demand) -> None:
-        """Count a new job, and drop the oldest job if the window is full."""
-        self._recent.append(demand)
-        self._since += 1
-        if self._since >= max(min(self._known, self.window // RENEWALS), 1):
-            self.target = target_of(self._recent)
-            self._known += self._since
-            self._since = 0
+    recent, since, known = deque[Demand](maxlen=window), 0, 0
+    for demand in demands:
+        recent.append(demand)
+        since += 1
+        if since < max(min(known, window // RENEWALS), 1):
+            yield None
+        else:
+            known, since = known + since, 0
+            yield target_of(recent)
 
 
 def kinds_of(gpu_types: tuple[str | None, ...]) -> tuple[tuple[str | None, ...], IntArray]:

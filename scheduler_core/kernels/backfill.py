@@ -13,7 +13,7 @@ import math
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.placing import placed
 from scheduler_core.kernels.records import DRF
-from scheduler_core.kernels.rooms import copied, fits, fits_free, hosted_in_all, share_free, shift
+from scheduler_core.kernels.rooms import copied, fits_free, missing_in, share_free, shift
 from scheduler_core.kernels.starts import lent, start, start_chosen
 from scheduler_core.kernels.state import NONE, Room, State
 from scheduler_core.kernels.waiting import (
@@ -49,9 +49,8 @@ def reserve(state: State, head: int) -> None:
     tally.reserved_for, tally.reserved_changes, tally.reserved_runs = head, tally.changes, tally.runs
     tally.shadow_s, tally.lent = math.inf, 0
     copied(cluster.now, bare)
-    count = 0  # a single instance that does not fit: no machine hosts it
-    if instances > 1:
-        count = hosted_in_all(cluster, cluster.now, queue, at)
+    # A single instance that does not fit: no machine hosts it.
+    count = instances - missing_in(cluster, bare, queue, at) if instances > 1 else 0
     while count < instances and tally.lent < tally.running:
         tally.shadow_s = max(tally.now_s, expected[tally.lent].end_s)
         while tally.lent < tally.running and expected[tally.lent].end_s <= tally.shadow_s:
@@ -132,7 +131,7 @@ def _backfilled(state: State, place: int, late: bool) -> bool:
         return False
     if not late:
         number = start(state, leave_front(queue, len(cluster.away), place))
-    elif fits(cluster, scratch.bare, queue, at):
+    elif missing_in(cluster, scratch.bare, queue, at) == 0:
         used = placed(state, scratch.bare, at)
         number = start_chosen(state, leave_front(queue, len(cluster.away), place), used)
     else:

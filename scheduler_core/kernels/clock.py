@@ -11,7 +11,7 @@ from scheduler_core.kernels.backfill import easy_round
 from scheduler_core.kernels.heaps import popped
 from scheduler_core.kernels.kernel import by_reference, kept, kernel
 from scheduler_core.kernels.preemption import preempting_round
-from scheduler_core.kernels.rooms import copied, fits, fits_free
+from scheduler_core.kernels.rooms import copied, fits_free, missing_in
 from scheduler_core.kernels.sharing import aim
 from scheduler_core.kernels.starts import (
     COMPLETED,
@@ -103,7 +103,7 @@ def simple_round(state: State) -> None:
     queue, cluster = state.queue, state.cluster
     tally, most = queue.tally[0], state.rules.overtakes
     tally.offers = 0
-    for place in range(tally.settled if most < 0 else 0, tally.filled):
+    for place in range(tally.filled):
         if most >= 0 or fits_free(cluster, queue, queue.filled[place]):
             offer_again(state, queue.filled[place])
     head = NONE
@@ -120,7 +120,6 @@ def simple_round(state: State) -> None:
                 tally.overtaken = 0
         at = next_offer(state)
     tally.head = head
-    tally.settled = tally.filled
 
 
 @kernel
@@ -135,7 +134,7 @@ def judge(state: State) -> None:
     """Mark the buckets whose jobs fit the empty cluster; jobs of the other buckets can never start."""
     queue, cluster = state.queue, state.cluster
     for at in range(len(queue.buckets)):
-        queue.buckets[at].possible = fits(cluster, cluster.empty, queue, at)
+        queue.buckets[at].possible = missing_in(cluster, cluster.empty, queue, at) == 0
 
 
 DONE = 0

@@ -12,9 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
-__all__ = ["by_reference", "compiling_told", "inlined", "kept", "kernel", "overwrite"]
+__all__ = ["by_reference", "compiling_told", "inlined", "kept", "kernel"]
 
 
 @cache
@@ -112,31 +110,23 @@ def inlined(function: Callable[..., Any]) -> Kernel:
     return Kernel(function, inlined=True)
 
 
-class Native:
-    """A function that compiled kernels replace by an intrinsic in `references`; Python calls `plain`."""
-
-    def __init__(self, name: str, plain: Callable[..., Any]) -> None:
-        self._name = name
-        self.plain = plain
+class ByReference:
+    """Passes a named tuple on by reference: to kernels by the intrinsic `references.refer`, in Python as it is."""
 
     @property
     def _numba_type_(self) -> Any:
         from numba.core.registry import cpu_target
 
-        from scheduler_core.kernels import references
+        from scheduler_core.kernels.references import refer
 
         cpu_target.typing_context.refresh()  # which reads what `references` registered
-        return cpu_target.typing_context.resolve_value_type(getattr(references, self._name))
+        return cpu_target.typing_context.resolve_value_type(refer)
 
-    def __call__(self, *args: Any) -> Any:
-        return self.plain(*args)
+    def __call__(self, named: Any) -> Any:
+        return named
 
 
-by_reference: Final = Native("refer", lambda named: named)
-"""Pass a named tuple on by reference."""
-
-overwrite: Final = Native("overwrite", np.copyto)
-"""Copy the second array to the first, of the same type and shape."""
+by_reference: Final = ByReference()
 
 
 @contextmanager

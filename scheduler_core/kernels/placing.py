@@ -9,8 +9,8 @@ To add a placement, rank machines in `_rank` (by devices: score them in `scores`
 
 import math
 
-from scheduler_core.kernels.kernel import inlined, kernel, overwrite
-from scheduler_core.kernels.rooms import hosted, open_to, share_free, tightest
+from scheduler_core.kernels.kernel import inlined, kernel
+from scheduler_core.kernels.rooms import copied_on, hosted, open_to, share_free, tightest
 from scheduler_core.kernels.sharing import place_by_device
 from scheduler_core.kernels.state import NONE, Cluster, Queue, Room, Scratch, State
 
@@ -52,21 +52,18 @@ def _rank(placement: int, cluster: Cluster, room: Room, queue: Queue, at: int, s
     rank, able, instances = scratch.after.freeness, scratch.able, queue.buckets[at].instances
     for machine in range(len(rank)):
         able[machine] = NONE  # counted when it is needed, except to consolidate
-    if placement == BEST_FIT:
-        overwrite(rank, room.freeness)
-    elif placement == FIRST_FIT:
-        for machine in range(len(rank)):
+        rank[machine] = room.freeness[machine]
+    for machine in range(len(rank) if placement != BEST_FIT else 0):
+        if placement == FIRST_FIT:
             rank[machine] = machine
-    elif placement == SPREAD:
-        overwrite(scratch.after.free, room.free)
-        for machine in range(len(rank)):
+        elif placement == SPREAD:
+            copied_on(room, scratch.after, machine)
             rank[machine] = -room.freeness[machine]
             scratch.slot[machine] = NONE
-    else:
-        for machine in range(len(rank)):
+        elif placement == CONSOLIDATE:
             able[machine] = _able(cluster, room, queue, at, machine)
-            whole = able[machine] == instances
-            rank[machine] = room.freeness[machine] if whole else MOST_FREENESS - able[machine]
+            if able[machine] < instances:
+                rank[machine] = MOST_FREENESS - able[machine]
 
 
 @kernel

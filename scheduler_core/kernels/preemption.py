@@ -10,9 +10,9 @@ import math
 from scheduler_core.kernels.heaps import heaped, popped
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.records import LAS, NONE, Records
-from scheduler_core.kernels.rooms import copied, fits_free, hosted_in_all, hosted_pooled, note_change, open_to
+from scheduler_core.kernels.rooms import copied, fits_free, hosted_pooled, missing_in, note_change, open_to
 from scheduler_core.kernels.starts import PREEMPTED, RUNNING, key_from, lent, start, stop, wait
-from scheduler_core.kernels.state import Rules, State
+from scheduler_core.kernels.state import State
 from scheduler_core.kernels.waiting import next_offer, offer_again, offer_all, take
 
 MARGIN = 1e-9
@@ -45,12 +45,6 @@ def _ripen(state: State) -> None:
 
 
 @kernel
-def _rises(rules: Rules) -> bool:
-    """Return whether the sort key of a job may become worse while it runs."""
-    return bool(rules.policy == LAS)
-
-
-@kernel
 def _worse_at_s(state: State, run: Records, key: float, rank: float) -> float:
     """Return a time before which the LAS key of a current run, `key` now, does not become worse than `rank`."""
     now_s = state.queue.tally[0].now_s
@@ -65,7 +59,7 @@ def _give_up(state: State, at: int, missing: int) -> None:
     bucket.stuck_missing = missing
     bucket.stuck_rank = queue.jobs[bucket.top].rank
     bucket.stuck_until_s = math.inf
-    for slot in range(tally.running if _rises(state.rules) else 0):
+    for slot in range(tally.running if state.rules.policy == LAS else 0):
         run = log.active[slot]
         if _is_ripe(state, run.start_s):
             key = _key_now(state, run)
@@ -87,7 +81,7 @@ def _reachable_on(state: State, machine: int, at: int) -> int:
             if key > bucket.stuck_rank:
                 for resource in range(3):
                     reach[0, resource] += queue.units[run.bucket, resource] * log.counts[place]
-            elif _rises(state.rules):
+            elif state.rules.policy == LAS:
                 bucket.stuck_until_s = min(bucket.stuck_until_s, _worse_at_s(state, run, key, bucket.stuck_rank))
         place = log.older[place]
     return int(hosted_pooled(reach, 0, queue.units, at, bucket.instances, 3))
@@ -191,9 +185,8 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
     """
     queue, scratch, log = state.queue, state.scratch, state.log
     picks, instances, looked = scratch.picks, queue.buckets[at].instances, 0
-    count = 0  # a single instance that does not fit: no machine hosts it
-    if instances > 1:
-        count = hosted_in_all(state.cluster, state.cluster.now, queue, at)
+    # A single instance that does not fit: no machine hosts it.
+    count = instances - missing_in(state.cluster, state.cluster.now, queue, at) if instances > 1 else 0
     if not _could_fit(state, at, victims, count):
         return 0
     copied(state.cluster.now, scratch.bare)

@@ -123,7 +123,6 @@ TALLY: Final = np.dtype(
         ("filled", "i8"),
         ("changes", "i8"),  # number of times so far that a machine gained free capacity
         ("ripe", "i8"),  # number of runs that have run for a quantum; they are the first in order of start
-        ("settled", "i8"),  # number of filled buckets known not to fit
         ("running", "i8"),
         ("runs", "i8"),
         ("ends", "i8"),  # number of runs in `Log.ends`

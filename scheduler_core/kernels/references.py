@@ -18,9 +18,8 @@ from numba.core.imputils import lower_getattr_generic
 from numba.core.types.containers import BaseNamedTuple
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, register_model
-from numba.np.arrayobj import make_array
 
-__all__ = ["PartCompiler", "overwrite", "refer"]
+__all__ = ["PartCompiler", "refer"]
 
 
 class Reference(types.Type):
@@ -84,18 +83,6 @@ def refer(_: Any, named: Any) -> Any:
         return builder.asm(hidden, "", "=r,0,~{memory}", [pointer], True)
 
     return Reference(named)(named), stored
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def overwrite(_: Any, into: Any, source: Any) -> Any:
-    """Copy a contiguous array to another of the same type and shape."""
-
-    def copied(context: Any, builder: ir.IRBuilder, __: Any, values: Any) -> ir.Value:
-        target, own = (make_array(into)(context, builder, value=value) for value in values)
-        cgutils.raw_memcpy(builder, target.data, own.data, own.nitems, own.itemsize)
-        return context.get_dummy_value()
-
-    return types.void(into, source), copied
 
 
 class _Part(JITCodeLibrary):  # type: ignore[misc]  # numba publishes no types

@@ -4,11 +4,11 @@
 instances of a machine as `devices.slots` does.
 """
 
-from scheduler_core.kernels.kernel import inlined, kernel, overwrite
+from scheduler_core.kernels.kernel import inlined, kernel
 from scheduler_core.kernels.state import NONE, Cluster, Queue, Room
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["copied", "hosted_in_all"]
+__all__ = ["copied", "missing_in"]
 
 WHOLE = 1000
 """Milli-GPUs of one device."""
@@ -17,10 +17,8 @@ WHOLE = 1000
 @kernel
 def copied(room: Room, into: Room) -> None:
     """Copy free capacity, so that a placement may change the copy."""
-    overwrite(into.free, room.free)
-    overwrite(into.freeness, room.freeness)
-    overwrite(into.devices, room.devices)
-    overwrite(into.tenants, room.tenants)
+    for machine in range(len(room.free)):
+        copied_on(room, into, machine)
 
 
 @kernel
@@ -86,17 +84,6 @@ def open_to(cluster: Cluster, machine: int, gpu_type: int) -> bool:
 
 
 @kernel
-def hosted_in_all(cluster: Cluster, room: Room, queue: Queue, at: int) -> int:
-    """Return the sum over machines of the instances each could host, each at most the size of the gang."""
-    instances, gpu_type = queue.buckets[at].instances, queue.buckets[at].gpu_type
-    count = 0
-    for machine in range(len(room.free)):
-        if open_to(cluster, machine, gpu_type):
-            count += hosted(room, machine, queue, at, instances)
-    return count
-
-
-@kernel
 def missing_in(cluster: Cluster, room: Room, queue: Queue, at: int) -> int:
     """Return how many instances of the gang do not fit `room`, 0 if the whole gang fits."""
     instances, gpu_type = queue.buckets[at].instances, queue.buckets[at].gpu_type
@@ -107,12 +94,6 @@ def missing_in(cluster: Cluster, room: Room, queue: Queue, at: int) -> int:
             if missing <= 0:
                 return 0
     return int(missing)
-
-
-@kernel
-def fits(cluster: Cluster, room: Room, queue: Queue, at: int) -> bool:
-    """Return whether the whole gang fits `room`."""
-    return bool(missing_in(cluster, room, queue, at) == 0)
 
 
 @kernel

@@ -13,7 +13,7 @@ from scheduler_core.kernels.placing import placed
 from scheduler_core.kernels.records import DRF, LAS, SRTF, Records
 from scheduler_core.kernels.rooms import hosted_by_device, hosted_pooled, moved, note_change, open_to, shift
 from scheduler_core.kernels.state import NONE, Cluster, Log, Queue, Rules, State
-from scheduler_core.kernels.waiting import bucket_of, join_front, put
+from scheduler_core.kernels.waiting import bucket_of, count_in, join_front, link
 from scheduler_core.types import IntArray
 
 __all__ = ["key_of", "lent", "start_chosen", "wait"]
@@ -56,7 +56,8 @@ def wait(rules: Rules, queue: Queue, machines: int, job: int) -> None:
     if rules.easy and queue.tally[0].front > 0:
         join_front(rules, queue, machines, job)
     else:
-        put(queue, machines, job)
+        link(queue, job)
+        count_in(queue, machines, bucket_of(queue.jobs, job))
 
 
 @kernel
@@ -229,7 +230,6 @@ def stop(state: State, number: int, ending: int) -> int:
         _unexpect(log, tally.running, number, run.start_s + queue.jobs[job].predicted_s)
     _deactivate(log, queue.jobs, tally.running, queue.jobs[job].slot)
     tally.running -= 1
-    tally.settled = 0
     run.ending = ending
     run.end_s = tally.now_s
     return int(job)

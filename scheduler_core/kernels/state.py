@@ -191,15 +191,6 @@ MOST_SHAPES: Final = 1024
 """Maximum number of distinct demands with cached scores; shape s uses row s modulo this number."""
 
 
-def tally_of() -> Records:
-    """Create the totals of an empty simulation."""
-    tally = np.zeros(1, dtype=TALLY)
-    for name in ("head", "reserved_for"):
-        tally[name] = NONE
-    tally["aim_at"] = np.iinfo(np.int64).max
-    return tally
-
-
 def queue_of(jobs: Records, rows: IntArray, shapes: IntArray, devices: IntArray) -> Queue:
     """Create a queue in which none of the jobs waits.
 
@@ -210,7 +201,8 @@ def queue_of(jobs: Records, rows: IntArray, shapes: IntArray, devices: IntArray)
     buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
     buckets["count"], buckets["milli"] = devices[:, 0], devices[:, 1]
     buckets["shape"], buckets["top"], buckets["stuck_at"] = shapes, NONE, NONE
-    kinds = int(shapes.max(initial=NONE)) + 1
+    kinds, tally = int(shapes.max(initial=NONE)) + 1, np.zeros(1, dtype=TALLY)
+    tally["head"] = tally["reserved_for"] = NONE
     return Queue(
         jobs=jobs,
         buckets=buckets,
@@ -219,7 +211,7 @@ def queue_of(jobs: Records, rows: IntArray, shapes: IntArray, devices: IntArray)
         front=np.zeros(len(jobs) + 1, dtype=FRONT),
         shut=np.full(kinds, NONE, dtype=np.int64),
         missing=np.zeros(kinds, dtype=np.int64),
-        tally=tally_of(),
+        tally=tally,
     )
 
 

@@ -111,13 +111,6 @@ def count_out(queue: Queue, machines: int, at: int) -> None:
 
 
 @kernel
-def put(queue: Queue, machines: int, job: int) -> None:
-    """Add a waiting job to the heap of its bucket."""
-    link(queue, job)
-    count_in(queue, machines, bucket_of(queue.jobs, job))
-
-
-@kernel
 def take(queue: Queue, machines: int, at: int) -> int:
     """Remove the first waiting job of bucket `at`, whose heap is not empty, and return it."""
     count_out(queue, machines, at)

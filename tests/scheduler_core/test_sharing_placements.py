@@ -9,7 +9,7 @@ from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Demand, Machine
 from scheduler_core.queueing import Discipline
-from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
+from scheduler_core.target import TargetWorkload, target_of
 from tests.examples import examples
 from tests.pipelines.simulation.engine.sharing_references import (
     BASELINES,
@@ -99,7 +99,7 @@ def give_back(box: Box, demand: Demand, count: int, devices: list[int]) -> None:
         box.sizes[ask.size] -= count
 
 
-def first_device(placement: str, target: TargetWorkload | SlidingTarget | None) -> tuple[int, list[int]]:
+def first_device(placement: str, target: TargetWorkload | None) -> tuple[int, list[int]]:
     """Return where 0.2 GPU goes beside 0.7 and 0.5 GPU on two devices."""
     jobs = jobs_of([(one(700), 1, 99), (one(500), 1, 99), (one(200), 1, 99)])
     machine, _, devices = held(placed(placement, machines(1, gpus=2), jobs, target), 2)[0]
@@ -110,13 +110,6 @@ def test_fragmentation_is_what_fgd_avoids_and_packing_does_not() -> None:
     """With 0.3 and 0.5 GPU free and nine of ten who ask for 0.3, an ask for 0.2 should leave them both of 0.3."""
     assert first_device("fgd", target_of([one(300)] * 9 + [one(200)])) == (0, [0, 200])
     assert first_device("gpu_packing", None) == (0, [200, 0])
-
-
-def test_without_a_target_it_is_learnt_from_those_who_arrive() -> None:
-    sliding = SlidingTarget()
-    for demand in [one(300)] * 9:
-        sliding.arrived(demand)
-    assert first_device("fgd", sliding) == (0, [0, 200])
 
 
 def test_what_is_drawn_depends_on_the_seed() -> None:

@@ -1,7 +1,5 @@
 """Target workloads: which shapes are kept with how many pods, and what a sliding one remembers."""
 
-from collections import deque
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.cluster import Demand
 from scheduler_core.errors import BadInput
-from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
+from scheduler_core.target import TargetWorkload, sliding_targets, target_of
 from tests.pipelines.simulation.engine.sharing_references import DEMANDS
 
 
@@ -69,23 +67,14 @@ def test_a_popularity_that_is_none_is_refused(popularity: float) -> None:
 
 @given(st.lists(DEMANDS, min_size=1, max_size=60), st.integers(1, 12))
 def test_a_short_sliding_target_is_always_that_of_its_window(asked: list[Demand], window: int) -> None:
-    sliding, recent = SlidingTarget(window=window), deque(maxlen=window)
-    for each in asked:
-        sliding.arrived(each)
-        recent.append(each)
-        assert columns(sliding.target) == columns(target_of(recent))
+    for number, target in enumerate(sliding_targets(asked, window), 1):
+        assert target is not None
+        assert columns(target) == columns(target_of(asked[max(number - window, 0) : number]))
 
 
 def test_a_sliding_target_is_renewed_as_often_as_it_says() -> None:
-    sliding, renewals, last = SlidingTarget(window=100), [], None
-    for number in range(1, 51):
-        sliding.arrived(demand(gpu=int(np.random.default_rng(number).integers(1, 900))))
-        if sliding.target is not last:
-            renewals.append(number)
-        last = sliding.target
-    assert renewals == [1, 2, 4, 8, 16, 26, 36, 46]
+    asked = [demand(gpu=int(np.random.default_rng(number).integers(1, 900))) for number in range(1, 51)]
 
+    renewed = [number for number, target in enumerate(sliding_targets(asked, 100), 1) if target is not None]
 
-def test_a_window_of_no_arrival_is_refused() -> None:
-    with pytest.raises(BadInput, match="window"):
-        SlidingTarget(window=0)
+    assert renewed == [1, 2, 4, 8, 16, 26, 36, 46]

@@ -19,7 +19,7 @@ from scheduler_core.gangs import rounded
 from scheduler_core.kernels.state import State
 from scheduler_core.placement import PLACEMENTS, sharing_of
 from scheduler_core.queueing import Discipline
-from scheduler_core.target import SlidingTarget, TargetWorkload
+from scheduler_core.target import TargetWorkload
 
 __all__ = ["PAPER_HORIZON_S", "simulate"]
 
@@ -35,7 +35,7 @@ def simulate(
     discipline: Discipline | None = None,
     *,
     horizon_s: float = math.inf,
-    target: TargetWorkload | SlidingTarget | None = None,
+    target: TargetWorkload | None = None,
     engine: Engine = "auto",
 ) -> Schedule:
     """Simulate the arrivals until the horizon; an infinite horizon ends at the last event.
@@ -67,10 +67,9 @@ def simulate(
     sharing = sharing_of(discipline.placement, discipline.sharing)
     workload = in_devices(workload) if sharing == "devices" else workload
     cluster = Cluster(machines, sharing)
-    goals, aimed = [], target.target if isinstance(target, SlidingTarget) else target
-    if PLACEMENTS[discipline.placement].aims and not isinstance(target, TargetWorkload):
-        goals = goals_of(workload, cluster, discipline, target or SlidingTarget())
-    state = begun(workload, cluster, discipline, horizon_s=horizon_s, target=aimed)
+    learns = PLACEMENTS[discipline.placement].aims and target is None
+    goals = goals_of(workload, cluster, discipline) if learns else []
+    state = begun(workload, cluster, discipline, horizon_s=horizon_s, target=target)
     compiled = engine == "compiled" or (engine == "auto" and pays(effort_s(len(workload), len(machines), discipline)))
     return _schedule(
         run(state, goals, compiled=compiled), workload, machines, horizon_s, by_device=sharing == "devices"
