@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler_core.errors import BadInput, SchedulerError
+from scheduler_core.errors import BadInput
 from scheduler_core.gangs import (
     ALTERNATIVES,
     GPUS,
@@ -126,33 +126,17 @@ class Room:
 
     def with_(self, allocations: Iterable[Allocation]) -> "Room":
         """Return the free capacity after releasing allocations."""
-        return self._moved(allocations, 1)
-
-    def without(self, allocations: Iterable[Allocation]) -> "Room":
-        """Return the free capacity after taking allocations.
-
-        Raises
-        ------
-        SchedulerError
-            If they take more than is free.
-        """
-        left = self._moved(allocations, -1)
-        if (left.free < 0).any() or (left.devices is not None and (left.devices < 0).any()):
-            raise SchedulerError("allocations take more than is free")
-        return left
+        free = self.free.copy()
+        devices = None if self.devices is None else self.devices.copy()
+        tenants = None if self.tenants is None else self.tenants.copy()
+        for allocation in allocations:
+            move(allocation, 1, free, devices, tenants)
+        return Room(free, self.largest, self.up, self.of_type, devices, tenants)
 
     def only(self, up: BoolArray) -> "Room":
         """Return the free capacity if the machines not marked in `up` (machines,) are down."""
         parts = (None if each is None else each * up[:, None] for each in (self.devices, self.tenants))
         return Room(self.free * up[:, None], self.largest, up, self.of_type, *parts)
-
-    def _moved(self, allocations: Iterable[Allocation], sign: int) -> "Room":
-        free = self.free.copy()
-        devices = None if self.devices is None else self.devices.copy()
-        tenants = None if self.tenants is None else self.tenants.copy()
-        for allocation in allocations:
-            move(allocation, sign, free, devices, tenants)
-        return Room(free, self.largest, self.up, self.of_type, devices, tenants)
 
 
 def move(allocation: Allocation, sign: int, free: Any, devices: Any, tenants: Any) -> None:  # Any: arrays or lists

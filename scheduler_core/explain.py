@@ -28,16 +28,10 @@ MOST_CUT: Final = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change with which a job would start now: of its request or constraints (`job`), or that running jobs end.
-
-    `field` names what changes. `ended` are the running jobs that would have to end, `in_s` the seconds until their
-    expected ends (inf if unknown).
-    """
+    """One change of a job's request or constraints with which it would start now; `field` names what changes."""
 
     field: str
     job: QueuedJob
-    ended: tuple[str, ...] = ()
-    in_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +80,11 @@ def explain_waiting(snapshot: Snapshot, job_ids: Sequence[str] | None, most: int
     return [_explained(after, serial, *holds[serial], starts_s[serial]) for serial in chosen]
 
 
-def _starts(scene: Scene, serial: int, job: QueuedJob, ended: Sequence[int] = ()) -> bool:
-    """Return whether a job, as changed, starts in the round if the jobs `ended` have ended."""
-    return serial in round_of(scene, {serial: job}, ended).started
-
-
 def _explained(after: Round, serial: int, hold: Hold, head: int | None, expected_wait_s: float) -> Explained:
     """Return why a job waits after the round, and what would start it."""
     scene, name, never = after.scene, after.scene.names.__getitem__, hold == Hold.NEVER
     demand = scene.demand(scene.jobs[serial])
-    freed = [] if never else after.freeing(serial, after.serials)
+    freed = [] if never else after.freeing(serial)
     room_in_s = 0.0
     if hold in (Hold.ROOM, Hold.NEVER):
         room_in_s = max((after.end_s(each) for each in freed), default=math.inf)
@@ -159,12 +148,8 @@ def _changes(after: Round, serial: int) -> Iterator[Change]:
     hosted = int(room.hosts(scene.demand(job)).sum())
     fewer = [("instances", replace(job, instances=hosted))] if 0 < hosted < job.instances else []
     for field, changed in (*requests, *fewer, *_relaxed(scene, job, fits)):
-        if fits(changed) and _starts(scene, serial, changed):
+        if fits(changed) and serial in round_of(scene, {serial: changed}).started:
             yield Change(field=field, job=changed)
-    ended = after.freeing(serial, list(scene.running), behind)
-    if ended and _starts(scene, serial, job, ended):
-        in_s = max(after.end_s(each) for each in ended)
-        yield Change(field="wait", job=job, ended=tuple(scene.names[each] for each in ended), in_s=in_s)
 
 
 def _least_cut(job: QueuedJob, at: int, fits: Callable[[QueuedJob], bool], *, by_device: bool) -> QueuedJob | None:

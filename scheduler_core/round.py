@@ -12,7 +12,7 @@ from scheduler_core.engine import run
 from scheduler_core.gangs import shape
 from scheduler_core.kernels.backfill import narrow, reserve
 from scheduler_core.kernels.records import DRF
-from scheduler_core.kernels.rooms import copied, hosted_in_all
+from scheduler_core.kernels.rooms import copied, missing_in
 from scheduler_core.kernels.starts import lent
 from scheduler_core.kernels.state import Room as KernelRoom
 from scheduler_core.kernels.state import State, uncompiled
@@ -112,21 +112,18 @@ class Round:
         """Return the seconds until a running job's expected end; inf if unknown."""
         return max(float(self.state.queue.jobs["predicted_s"][serial]), 0.0)
 
-    def freeing(self, serial: int, among: Collection[int], gone: Collection[int] = ()) -> list[int]:
-        """Return which of the running jobs `among` must end before a waiting job fits, empty if that does not suffice.
+    def freeing(self, serial: int) -> list[int]:
+        """Return which of the running jobs must end before a waiting job fits, empty if that does not suffice.
 
-        Jobs end in order of expected end until the job fits; jobs whose end is not needed are then left out. The jobs
-        `gone` have ended already.
+        Jobs end in order of expected end until the job fits; jobs whose end is not needed are then left out.
         """
         rows, at = self.rows, self.bucket(serial)
         instances = rows.queue.buckets[at].instances
         copied(rows.cluster.now, rows.scratch.bare)
         number = self.numbers
-        for each in gone:
-            lent(rows, number[each], 1, at)
-        count = hosted_in_all(rows.cluster, rows.scratch.bare, rows.queue, at)
+        count = instances - missing_in(rows.cluster, rows.scratch.bare, rows.queue, at)
         ended: list[int] = []
-        for each in sorted(among, key=self.end_s):
+        for each in sorted(self.serials, key=self.end_s):
             if count >= instances:
                 break
             ended.append(each)
@@ -167,8 +164,8 @@ class Round:
         return {serial: starts_s.get(serial, math.inf) for serial in serials}
 
 
-def round_of(scene: Scene, changed: Mapping[int, QueuedJob] | None = None, ended: Collection[int] = ()) -> Round:
-    """Run the next round with some waiting jobs changed and some running jobs ended."""
+def round_of(scene: Scene, changed: Mapping[int, QueuedJob] | None = None) -> Round:
+    """Run the next round with some waiting jobs changed."""
     columns = scene.columns({**scene.jobs, **(changed or {})})
-    runs = {serial: allocation for serial, allocation in scene.running.items() if serial not in ended}
-    return Round(scene, run(scene.state(columns, scene.rules, runs, list(scene.jobs)), compiled=scene.compiled))
+    state = scene.state(columns, scene.rules, scene.running, list(scene.jobs))
+    return Round(scene, run(state, compiled=scene.compiled))

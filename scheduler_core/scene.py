@@ -3,7 +3,6 @@
 It checks that names are unique, that named machines exist, and that every running job has room.
 """
 
-import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +12,6 @@ import numpy as np
 
 from scheduler_core.cluster import (
     ALTERNATIVES,
-    UNIT_SLACK,
-    UNITS,
     Allocation,
     Cluster,
     Demand,
@@ -25,14 +22,14 @@ from scheduler_core.cluster import (
 )
 from scheduler_core.engine import begun, effort_s, in_arrays, pays
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import WHOLE, Sharing, Taken, bound, shape
+from scheduler_core.gangs import Sharing, Taken, bound, shape
 from scheduler_core.kernels.clock import enter
 from scheduler_core.kernels.state import Placed, State, uncompiled, write_back
 from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline, Jobs
-from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapshot
+from scheduler_core.snapshot import QueuedJob, RunningJob, Snapshot
 from scheduler_core.target import target_of
-from scheduler_core.types import RESOURCES, FloatArray, Request
+from scheduler_core.types import FloatArray, Request
 
 NO_MACHINE: Final = "-"
 """Label without a machine, for a job that may run on no machine."""
@@ -79,7 +76,6 @@ class Scene:
         demands = [self._demand(job.request, sum(spot.instances for spot in job.spots)) for job in snapshot.running]
         self.target = target_of([*demands, *(self.demand(job) for job in self.jobs.values())])
         self.running = self._start_running(demands)
-        self._hold_the_rest()
 
     def demand(self, job: QueuedJob) -> Demand:
         """Return the demand of a waiting job; if devices are shared, more than one GPU is rounded up to whole GPUs."""
@@ -120,13 +116,12 @@ class Scene:
         waiting: Sequence[int],
         horizon_s: float = 0.0,
     ) -> State:
-        """Return the state in which some jobs run on these allocations and others wait; all further jobs have ended."""
-        ended = [allocation for serial, allocation in self.running.items() if serial not in runs]
-        room = in_arrays(self.room.with_(ended).only(~self.closed))
+        """Return the state in which jobs run on these allocations, the running jobs among them, and others wait."""
+        room = in_arrays(self.room.only(~self.closed))
         state = begun(columns, self.cluster, rules, horizon_s=horizon_s, target=self.target)
         order = sorted(runs, key=lambda serial: serial not in self.running)
         given = _placed({serial: runs[serial] for serial in order}, state.log.devices.shape[1])
-        entered = given, len(self.running) - len(ended), room, np.array(waiting, dtype=np.int64)
+        entered = given, len(self.running), room, np.array(waiting, dtype=np.int64)
         if self.compiled:
             enter(state, *entered)
         else:
@@ -222,53 +217,6 @@ class Scene:
             taken += [(machine, device, milli) for device in spot.devices]
         return tuple(taken)
 
-    def _hold_the_rest(self) -> None:
-        """Take the capacity that is neither free nor held by a listed job."""
-        room, held = self.room, list[Allocation]()
-        for at, state in enumerate(self.snapshot.machines):
-            if not state.free_devices and all(math.isnan(free) for free in state.free.row()):
-                continue
-            rest = [
-                0 if math.isnan(free) else own - math.floor(free * unit + UNIT_SLACK)
-                for own, free, unit in zip(room.free[at].tolist(), state.free.row(), UNITS, strict=True)
-            ]
-            for name, amount in zip(RESOURCES, rest, strict=True):
-                if amount < 0:
-                    raise BadInput(
-                        f"machines.{at}.free.{name}: found more than the machine has beside its running jobs; "
-                        "expected what is free now"
-                    )
-            taken: Taken = ()
-            if room.devices is not None:
-                taken = _rest_of_devices(at, state, room.devices[at, : state.machine.gpus].tolist(), rest[2])
-                rest[2] = sum(milli for _, _, milli in taken)
-            if any(rest):
-                demand = Demand(units=(rest[0], rest[1], rest[2]), instances=1)
-                held.append(Allocation(demand=demand, counts=((at, 1),), devices=taken))
-        self.room = room.without(held)
-
-
-def _rest_of_devices(at: int, state: MachineState, left: Sequence[int], rest: int) -> Taken:
-    """Return what unlisted jobs hold of each GPU of a machine; if only the sum is known, they hold the last GPUs."""
-    if not state.free_devices:
-        held = [0] * len(left)
-        for device in reversed(range(len(left))):
-            held[device] = min(left[device], rest)
-            rest -= held[device]
-        return tuple((at, device, milli) for device, milli in enumerate(held) if milli)
-    where = f"machines.{at}.free.devices"
-    if len(state.free_devices) != len(left):
-        raise BadInput(
-            f"{where}: found {len(state.free_devices)} shares, expected one for each of the {len(left)} GPUs"
-        )
-    held = [own - math.floor(free * WHOLE + UNIT_SLACK) for own, free in zip(left, state.free_devices, strict=True)]
-    if min(held, default=0) < 0:
-        raise BadInput(
-            f"{where}.{held.index(min(held))}: found more than the GPU has beside the running jobs; "
-            "expected what is free now"
-        )
-    return tuple((at, device, milli) for device, milli in enumerate(held) if milli)
-
 
 Kind = tuple[str | None, float, str | None]
 """Properties of a machine that constraints of jobs use: GPU type, memory of each GPU, and name if a job names it."""
@@ -306,9 +254,7 @@ def _check_distinct(where: str, names: Sequence[str], others: frozenset[str] = f
 
 
 def _sharing(snapshot: Snapshot) -> Sharing:
-    named = any(state.free_devices for state in snapshot.machines) or any(
-        spot.devices for job in snapshot.running for spot in job.spots
-    )
+    named = any(spot.devices for job in snapshot.running for spot in job.spots)
     return sharing_of(snapshot.rules.placement, snapshot.rules.sharing or ("devices" if named else None))
 
 

@@ -8,25 +8,20 @@ from dataclasses import dataclass, field
 
 from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline
-from scheduler_core.types import NOTHING, Request
+from scheduler_core.types import Request
 
 __all__ = ["MachineState", "QueuedJob", "RunningJob", "Snapshot", "Spot"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineState:
-    """A machine, the memory of each of its GPUs (GiB, NaN if unknown), and its free capacity.
+    """A machine, and the memory of each of its GPUs (GiB, NaN if unknown).
 
-    `free` is the free capacity after all running jobs, including those not listed in the snapshot. If it is NaN, it is
-    computed: the capacity minus what the listed running jobs hold.
-    `free_devices` is the free share of each GPU, in order; empty if unknown. A machine that is `closed` takes no new
-    jobs; its running jobs go on.
+    A machine that is `closed` takes no new jobs; its running jobs go on.
     """
 
     machine: Machine
     device_mem_gib: float = math.nan
-    free: Request = NOTHING
-    free_devices: tuple[float, ...] = ()
     closed: bool = False
 
 

@@ -114,8 +114,6 @@ def _snapshot(body: ClusterBody, jobs: Sequence[QueuedJob]) -> Snapshot:
                     name=row.machine, cpu_cores=row.cpu_cores, mem_gib=row.mem_gib, gpus=row.gpus, gpu_type=row.gpu_type
                 ),
                 device_mem_gib=math.nan if row.device_mem_gib is None else row.device_mem_gib,
-                free=amounts_of(row.free),
-                free_devices=row.free.devices,
                 closed=row.closed,
             )
             for row in body.machines
@@ -166,10 +164,7 @@ def _explained(found: Explained) -> Values:
 
 def _change(found: Change) -> Values:
     job, field = found.job, found.field
-    if field == "wait":
-        to, when = {}, f"in {found.in_s:.0f} s" if math.isfinite(found.in_s) else "at an unknown time"
-        text = f"wait until {_listed(found.ended)} end{'s' if len(found.ended) == 1 else ''}, expected {when}"
-    elif field in RESOURCES:
+    if field in RESOURCES:
         to = {field: getattr(job.request, field)}
         text = f"request {to[field]:g} {_UNITS[field]} per instance"
     elif field == "machines":
@@ -177,12 +172,7 @@ def _change(found: Change) -> Values:
     else:
         to = {field: getattr(job, field)}
         text = f"{_WORDS[field]} {to[field]}"
-    return {"field": field, "text": text, "to": to, "ended": found.ended, "in_s": finite(found.in_s)}
-
-
-def _listed(names: tuple[str, ...], shown: int = 5) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+    return {"field": field, "text": text, "to": to}
 
 
 _UNITS: Final = {"cpu_cores": "cores", "mem_gib": "GiB of memory", "gpus": "GPUs"}
@@ -195,7 +185,6 @@ _WORDS: Final = {
 
 STEP_S: Final = 900.0
 DAY_S: Final = 86_400.0
-FREEING_H: Final = 48
 G_PER_T: Final = 1e6
 ROUTED: Final = ("job_id", "site", "reason", "gain_usd", "safe_mode")
 
@@ -236,7 +225,6 @@ def _state(rows: Sequence[SiteRow], moment: datetime) -> SiteState:
     return SiteState(
         free=_whole([row.free for row in rows]),
         capacity=_whole([row.gpus for row in rows]),
-        freeing=_whole([(*row.freeing, *(0,) * (FREEING_H - len(row.freeing))) for row in rows]),
         gpu_kw=np.array([row.gpu_kw for row in rows]),
         price=np.array([row.price_usd_per_kwh for row in rows]),
         carbon=np.array([row.carbon_g_per_kwh for row in rows]),

@@ -109,7 +109,6 @@ def _round(
         ),
         free,
         places=places,
-        switches=np.repeat(np.arange(len(body.nodes)), [group.count for group in body.nodes]),
         planner=partial(allocate, price_s_per_kwh=body.price_s_per_kwh if body.planner == "priced" else 0.0),
     )
 
@@ -250,11 +249,11 @@ def hold_rows(body: HoldBody, now: float) -> list[Values]:
     if not known.start_s <= now < known.until_s:
         raise BadRequest(f"hours: found none of {utc_text(now)}, expected the value of the current hour among them")
     run_s, slack_s = (np.array([getattr(row, name) for row in body.jobs]) for name in ("run_s", "slack_s"))
-    arrive_s = np.full(len(run_s), now)
     series = foreseen(known, now + float((run_s + slack_s).max()) + 2 * HOUR_S)
-    until_s = released_s(arrive_s, slack_s, run_s, series, 0.0, clairvoyant=True)
-    now_mean, then_mean = (series.integral(at, at + run_s) / (run_s / HOUR_S) for at in (arrive_s, until_s))
-    held: BoolArray = until_s > arrive_s
+    until_s = released_s(now, slack_s, run_s, series)
+    starts = np.full(len(run_s), now), until_s
+    now_mean, then_mean = (series.integral(at, at + run_s) / (run_s / HOUR_S) for at in starts)
+    held: BoolArray = until_s > now
     rows = []
     for at, row in enumerate(body.jobs):
         mean, then = float(now_mean[at]), float(then_mean[at])

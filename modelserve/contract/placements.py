@@ -31,7 +31,6 @@ MAX_INSTANCES: Final = 10_000
 """Maximum number of instances of one job."""
 
 Seconds = Annotated[float, Field(ge=0.0, le=1e10, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Instances = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
 Devices = Annotated[tuple[Annotated[int, Field(ge=0, lt=MAX_GPUS)], ...], Field(max_length=MAX_GPUS, fail_fast=True)]
 GpuType = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^|\x00]+$")]
@@ -44,17 +43,8 @@ else:
     PlacementName = Literal[tuple(sorted(PLACEMENTS))]
 
 
-class FreeRow(RequestRow):
-    """The free capacity of a machine beside all running jobs, listed or not; absent: what listed jobs leave.
-
-    `devices` are the free shares of its GPUs, in order, instead of `gpus`.
-    """
-
-    devices: Annotated[tuple[Share, ...], Field(max_length=MAX_GPUS, fail_fast=True)] = ()
-
-
 class MachineRow(Part):
-    """One machine: its capacity, the type of its GPUs and the memory of each, and what is free.
+    """One machine: its capacity, the type of its GPUs and the memory of each.
 
     A `closed` machine (cordoned, draining) takes no new jobs.
     """
@@ -65,7 +55,6 @@ class MachineRow(Part):
     gpus: Annotated[int, Field(ge=0, le=MAX_GPUS)] = 0
     gpu_type: GpuType | None = None
     device_mem_gib: Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False)] | None = None
-    free: FreeRow = FreeRow()
     closed: bool = False
 
 
@@ -192,15 +181,12 @@ class ScheduleAnswer(Answer):
 class Change(Answer):
     """One change with which, alone, a job would start now; tried by deciding again.
 
-    `to` has the new value of each changed field of the job. `ended` are the running jobs that would have to end (field
-    `wait`), `in_s` the seconds until they should have; null if unknown.
+    `to` has the new value of each changed field of the job.
     """
 
     field: str
     text: str
     to: dict[str, int | Finite | str | None]
-    ended: tuple[str, ...]
-    in_s: Finite | None
 
 
 class PendingJob(Answer):
@@ -250,8 +236,7 @@ Carbon = Annotated[float, Field(ge=0.0, le=10_000.0, allow_inf_nan=False)]
 class SiteRow(Part):
     """One site: its GPUs, what a running GPU adds to its power (PUE included), and forecasts by hour.
 
-    The forecasts begin with the current hour; 24 hours, which then repeat. `freeing` are GPUs that running jobs are
-    expected to free within each of the next hours.
+    The forecasts begin with the current hour; 24 hours, which then repeat.
     """
 
     site: Text
@@ -260,7 +245,6 @@ class SiteRow(Part):
     gpu_kw: Annotated[float, Field(gt=0.0, le=100.0, allow_inf_nan=False)]
     price_usd_per_kwh: Annotated[tuple[Price, ...], Field(min_length=HOURS, max_length=HOURS)]
     carbon_g_per_kwh: Annotated[tuple[Carbon, ...], Field(min_length=HOURS, max_length=HOURS)]
-    freeing: Annotated[tuple[Gpus, ...], Field(max_length=48)] = ()
 
     @model_validator(mode="after")
     def _free_exist(self) -> Self:

@@ -81,10 +81,7 @@ class PlanJob(JobRow):
 
 
 class NodeGroup(Part):
-    """Equal nodes below one network switch, named `name-0`, `name-1` and so on.
-
-    Power is of one GPU, and of the rest of one node. A job on several nodes gets those of as few groups as possible.
-    """
+    """Equal nodes, named `name-0`, `name-1` and so on. Power is of one GPU, and of the rest of one node."""
 
     name: Text
     gpu_type: Text

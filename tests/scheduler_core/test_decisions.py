@@ -1,6 +1,5 @@
 """Where queued jobs of a snapshot start, the reasons, and what contradicts itself in a snapshot."""
 
-import math
 from collections import Counter
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from scheduler_core.errors import BadInput
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import Discipline
 from scheduler_core.snapshot import QueuedJob, Snapshot, Spot
-from scheduler_core.types import Request
 from tests.examples import examples
 from tests.scheduler_core.snapshots import asked, machine, runs, snapshots
 
@@ -130,16 +128,6 @@ def test_a_rule_that_holds_a_job_back_names_the_head() -> None:
     assert "job head" in place_queue(easy)[1].text
 
 
-def test_what_is_free_counts_jobs_that_are_not_listed() -> None:
-    free = Request(cpu_cores=2, mem_gib=math.nan, gpus=math.nan)
-    machines = (machine("a", free=free), machine("b", gpus=2, free_devices=(0.5, 0.0)))
-    jobs = (job("x", request=asked(cores=3, gpus=0.5)), job("y", request=asked(cores=2, gpus=4)))
-
-    x, y = place_queue(Snapshot(machines=machines, jobs=jobs))
-
-    assert (x.spots, y.spots) == ((Spot(machine="b", devices=(0,)),), (Spot(machine="a", devices=(0, 1, 2, 3)),))
-
-
 AT_FAULT = {
     "machines.1.machine": {"machines": (machine("a"), machine("a"))},
     "running.1.job_id": {"running": (runs("r", "a", asked()), runs("r", "a", asked()))},
@@ -149,12 +137,6 @@ AT_FAULT = {
     "running.1": {"running": (runs("r", "a", asked(gpus=3)), runs("s", "a", asked(gpus=2)))},
     "running.0.on": {"running": (replace(runs("r", "a", asked()), spots=(Spot(machine="a"), Spot(machine="a"))),)},
     "running.0.on.0.devices": {"running": (runs("r", "a", asked(gpus=2), devices=(4, 5)),)},
-    "machines.0.free.cpu_cores": {"machines": (machine("a", free=asked(cores=17)),)},
-    "machines.0.free.devices": {"machines": (machine("a", free_devices=(1.0,)),)},
-    "machines.0.free.devices.0": {
-        "machines": (machine("a", free_devices=(1.0, 1.0, 1.0, 1.0)),),
-        "running": (runs("r", "a", asked(), devices=(0,)),),
-    },
     "jobs.0.machines.0": {"jobs": (job(machines=("b",)),)},
     "sharing": {"rules": Discipline(placement="fgd", sharing="pooled")},
 }

@@ -61,8 +61,6 @@ AT_FAULT: tuple[tuple[dict[str, object], str], ...] = (
     ({"machines": [{**MACHINE, "mem_gib": float("nan")}]}, "machines.0.mem_gib"),
     ({"machines": [{**MACHINE, "gpus": 1.5}]}, "machines.0.gpus"),
     ({"machines": [{**MACHINE, "gpu_type": "T4|P100"}]}, "machines.0.gpu_type"),
-    ({"machines": [{**MACHINE, "free": {"devices": [1.5]}}]}, "machines.0.free.devices.0"),
-    ({"machines": [{**MACHINE, "free": {"cpu_cores": 9}}]}, "machines.0.free.cpu_cores"),
     ({"running": [{**RUNNING, "on": [{"machine": "m9"}]}]}, "running.0.on.0.machine"),
     ({"running": [{**RUNNING, "request": {"cpu_cores": 17}}]}, "running.0"),
     ({"running": [{**RUNNING, "on": []}]}, "running.0.on"),

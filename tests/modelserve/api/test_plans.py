@@ -13,7 +13,7 @@ from modelserve.client import Client
 from modelserve.contract.plans import MAX_GPUS, MAX_GROUPS, MAX_PLANNED, HoldBody, PlanBody
 from modelserve.errors import BadRequest, Refused
 from scheduler_core.planning.hourly import HourlySeries
-from scheduler_core.planning.release import released_s
+from scheduler_core.planning.release import foreseen
 from tests.modelserve.api.conftest import job
 from tests.modelserve.api.test_gate import check_problem
 from tests.modelserve.running import serving
@@ -73,23 +73,23 @@ def test_a_plan_by_cost_puts_due_jobs_first(serve: Make) -> None:
     assert [(row["reason"], row["nodes"]) for row in said["plans"]] == [("postponed", {}), ("runs", {"a-0": 8})]
 
 
-def test_a_hold_is_that_of_the_simulation() -> None:
+def test_a_hold_is_the_cleanest_start_within_its_slack_by_the_forecast() -> None:
     rng, begin = np.random.default_rng(0), datetime(2023, 6, 1, tzinfo=UTC).timestamp()
     days = 300.0 - 150.0 * np.cos(2.0 * np.pi * np.arange(40 * 24) / 24.0) + rng.normal(0.0, 60.0, 40 * 24)
-    series = HourlySeries(start_s=begin, values=days.clip(1.0), unit="g/kWh")
     for hour in range(20 * 24, 30 * 24, 7):
-        now = begin + 3600.0 * hour + 900.0
-        known = {
-            "start_ts": datetime.fromtimestamp(begin + 3600.0 * (hour + 1 - 15 * 24), UTC),
-            "values": tuple(series.values[hour + 1 - 15 * 24 : hour + 1].tolist()),
-        }
-        slack_s, run_s = np.array([7200.0, 36_000.0, 86_400.0]), np.array([900.0, 14_400.0, 50_000.0])
-        jobs = [planned(str(at), run_s=run_s[at], slack_s=slack_s[at]) for at in range(3)]
+        now, start_s = begin + 3600.0 * hour + 900.0, begin + 3600.0 * (hour + 1 - 15 * 24)
+        values = days.clip(1.0)[hour + 1 - 15 * 24 : hour + 1]
+        hours = {"start_ts": datetime.fromtimestamp(start_s, UTC), "values": tuple(values.tolist())}
+        amounts = ((7200.0, 900.0), (36_000.0, 14_400.0), (86_400.0, 50_000.0))
+        jobs = [planned(str(at), run_s=run_s, slack_s=slack_s) for at, (slack_s, run_s) in enumerate(amounts)]
 
-        rows = hold_rows(HoldBody.model_validate({"by": "carbon", "hours": known, "jobs": jobs}), now)
+        rows = hold_rows(HoldBody.model_validate({"by": "carbon", "hours": hours, "jobs": jobs}), now)
 
-        simulated = now + released_s(np.zeros(3), slack_s, run_s, series, now)
-        assert [row["until_ts"] for row in rows] == [utc_text(ts) if ts > now else None for ts in simulated.tolist()]
+        series = foreseen(HourlySeries(start_s=start_s, values=values, unit="g/kWh"), now + 2e5)
+        for row, (slack_s, run_s) in zip(rows, amounts, strict=True):
+            later = [now + 2700.0 + 3600.0 * step for step in range(24) if 2700.0 + 3600.0 * step <= slack_s]
+            cleanest = min([now, *later], key=lambda ts: series.mean(ts, ts + run_s))
+            assert row["until_ts"] == (utc_text(cleanest) if cleanest > now else None)
 
 
 NAN, FAR = float("nan"), "9999-12-31T23:00:00Z"
