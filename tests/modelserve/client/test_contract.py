@@ -49,7 +49,7 @@ RUNNING = {
     "statistics": {"count": 9, "at_s": 780.0, "cpu_cores": USE, "gpus": USE, "mem_gib": 4.0, "gpu_mem_gpus": 0.2},
 }
 CLUSTER = {
-    "machines": [{"machine": "m1", "cpu_cores": 8, "mem_gib": 64, "gpus": 4, "free": {"devices": [1, 0.5, 0, 1]}}],
+    "machines": [{"machine": "m1", "cpu_cores": 8, "mem_gib": 64, "gpus": 4}],
     "running": [{"job_id": "r1", "request": {"cpu_cores": 1}, "on": [{"machine": "m1"}], "ends_in_s": 60.0}],
     "jobs": [{"job_id": "a1", "request": {"cpu_cores": 6, "gpus": 0.5}, "machines": ["m1"], "priority": 2.0}],
     "cluster": "c1",
