@@ -214,7 +214,3 @@ def mirror() -> None:
     from modelserve.loading.sync import main as mirror_forever
 
     mirror_forever()
-
-
-if __name__ == "__main__":
-    mirror()

@@ -29,7 +29,7 @@ from modelserve.server.environment import (
 from modelserve.settings import ServeSettings
 
 WORKER: Final = (sys.executable, "-P", "-m", "modelserve.server.worker")
-MIRROR: Final = (sys.executable, "-P", "-m", "modelserve.server.environment")
+MIRROR: Final = (sys.executable, "-P", "-c", "from modelserve.server.environment import mirror; mirror()")
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
 STEADY_S: Final = 10.0

@@ -119,6 +119,7 @@ def test_the_sync_process_comes_back_and_ends_with_its_parent_even_when_that_is_
     )
     ready = server.get("/readyz")[0]
     children = server.children()
+    assert [line for line in server.errors if not line.startswith("{")] == []
     server.process.kill()
 
     assert ready == 200
