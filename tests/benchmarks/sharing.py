@@ -4,13 +4,14 @@ Times are CPU time, so others on the machine do not count. The clusters are draw
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room, in_devices
+from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room, in_devices, move
 from scheduler_core.engine import begun, in_arrays, run
 from scheduler_core.gangs import ANY_GPU_TYPE, shape
 from scheduler_core.kernels.clock import advance, aim_at_goal
@@ -104,7 +105,7 @@ def _decisions_ms(count: int, decisions: int) -> Iterator[float]:
 
     chosen = rng.integers(len(demands), size=len(demands) * count // PUBLISHED)
     running = list(allocations(run(started(chosen, cluster.empty), compiled=True), chosen))
-    room = cluster.empty.without(running)
+    room = _taken(cluster.empty, running)
     for pod in rng.integers(len(demands), size=decisions):
         room = room.with_([running.pop(int(rng.integers(len(running))))])
         state = started(np.array([pod]), room)
@@ -113,7 +114,14 @@ def _decisions_ms(count: int, decisions: int) -> Iterator[float]:
         advance(state)
         yield (time.thread_time() - begin) * 1000.0
         new = list(allocations(state, np.array([pod])))
-        room, running = room.without(new), running + new
+        room, running = _taken(room, new), running + new
+
+
+def _taken(room: Room, allocations: Iterable[Allocation]) -> Room:
+    free, devices, tenants = (np.array(each) for each in (room.free, room.devices, room.tenants))
+    for each in allocations:
+        move(each, -1, free, devices, tenants)
+    return replace(room, free=free, devices=devices, tenants=tenants)
 
 
 main = partial(benchmark, "sharing", __doc__, {"cold": cold_rows})
