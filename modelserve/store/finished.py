@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Trust = Literal["shown", "bounded", "believed"]
-"""How far a report of a finished job counts (`modelserve.learning.feedback`); it is the report's kind of change."""
+"""How far a report of a finished job counts (`modelserve.learning.feedback`); stored as its `kind`."""
 BELIEVED: Final = "believed"
 TRUSTS: Final[tuple[Trust, ...]] = ("shown", "bounded", "believed")
 """Levels of trust, the lowest first."""
@@ -164,7 +164,7 @@ def newest_finished(
 
 
 def past_of(store: Store, trace: str, *, each: int) -> list[Finished]:
-    """Return the newest `each` jobs of every cluster of a trace, the oldest of them first."""
+    """Return up to `each` newest jobs of each cluster of a trace, the oldest first."""
     with store.reading("reading feedback") as connection:
         of_trace = select(_C.cluster).where(_C.trace == trace, _BELIEVED).distinct()
         clusters = sorted(connection.execute(of_trace).scalars())

@@ -262,7 +262,7 @@ class Store:
         engine = engine_of(url, create=create and inode is None)
         if inode is not None and engine.url.database and Path(engine.url.database).stat().st_ino != inode:
             raise StoreError(
-                "store: found another file than the other workers hold; restore it, or start the service again"
+                "store: not the file that the other workers hold; put theirs back, or start the service again"
             )
         try:
             prepare(engine)

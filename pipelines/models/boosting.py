@@ -127,7 +127,7 @@ def predict(booster: xgb.Booster, matrix: Matrix) -> FloatArray:
 
 
 def walked(booster: xgb.Booster) -> Callable[[Matrix], FloatArray]:
-    """Return `predict` of a booster by the walk of the service: equal to the bit, and faster on similar rows."""
+    """Return `predict` of a booster by the compiled tree walk of the service: the same bits, and faster."""
     return partial(tree_outputs, read_forest(bytes(booster.save_raw("ubj")), name="booster"))
 
 

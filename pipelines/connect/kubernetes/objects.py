@@ -156,7 +156,7 @@ def _ray_job(found: Json) -> Iterator[Template]:
     cluster = mapping(spec.get("rayClusterSpec"))
     head = mapping(cluster.get("headGroupSpec"))
     path = pointer("spec", "rayClusterSpec", "headGroupSpec", "template")
-    # KubeRay starts Ray with the limits of a container as its number of cores; without limits, with the requests.
+    # KubeRay sets Ray's number of cores to the container's CPU limit, or to its request if it has no limit.
     yield Template(path=path, body=mapping(head.get("template")), role="head", by_limits=True)
     for i, group in enumerate(map(mapping, items(cluster.get("workerGroupSpecs")))):
         yield Template(

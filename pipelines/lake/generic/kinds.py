@@ -29,7 +29,7 @@ PERCENT: Final = "percent"
 """The unit in whose texts a percent sign may follow the number."""
 
 REQUEST_OF: Final = {"used_cpu_cores": "req_cpu_cores", "used_gpus": "req_gpus"}
-"""The request of which a column of use may be a percentage."""
+"""By column of use: the request that its percentages refer to."""
 
 COMMA: Final = {"decimal_comma": DECIMAL_COMMA}
 _KIB: Final = 1024

@@ -1,6 +1,6 @@
 """Carbon at equal completion time on real grids, and curves of mean completion time by energy.
 
-Kinds of budget: the same kWh every period, and prices per kWh and per gram.
+Energy is limited in two ways: the same kWh every period, or a price per kWh or per gram of CO2.
 """
 
 import math

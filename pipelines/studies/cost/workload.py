@@ -164,7 +164,7 @@ def stretch(
 
 
 def _due(submit_s: FloatArray, run_s: FloatArray, asked: IntArray, rng: np.random.Generator) -> SubmittedJobs:
-    """Return jobs with drawn due dates and weights, whose run times are true."""
+    """Return jobs with exactly known run times; due dates and weights are drawn."""
     fastest, slowest = np.nanmin(run_s, axis=(1, 2)), np.nanmax(run_s, axis=(1, 2))
     return SubmittedJobs(
         submit_s=submit_s,
