@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
+from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS, USUAL_MODELS
 from pipelines.simulation.shared.inputs import SHARED
 from pipelines.simulation.shared.variation import VARIATIONS
 from scheduler_core.placement import PLACEMENTS
@@ -99,7 +99,7 @@ class Settings(BaseModel):
     sure_runs: Annotated[int, Field(ge=0)] | None = None
     guard: tuple[Literal["usage", "none"], ...] = ("usage",)
     truth: tuple[Annotated[str, among((*SLOWDOWN_MODELS, SHARED))], ...] = Field(
-        tuple(SLOWDOWN_MODELS), description="slowdown model of shrunk jobs (may be repeated)"
+        USUAL_MODELS, description="slowdown model of shrunk jobs (may be repeated)"
     )
     # reclaiming, under the slowdown model `shared`
     z: Annotated[float, Field(ge=0.0, le=10.0)] | None = None

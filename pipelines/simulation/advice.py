@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.engine.slowdown import Measured, contention, need_of
+from pipelines.simulation.engine.slowdown import Measured, SlowdownModel, contention, contention_ideal, need_of
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.shared.inputs import Reserving
@@ -48,6 +48,7 @@ __all__ = [
     "Sized",
     "at_request",
     "model_decided_share",
+    "oracle_advice",
     "oracle_of",
     "oracle_policy",
     "scales_of",
@@ -87,12 +88,13 @@ class ConstantPredictor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OraclePredictor:
-    """A predictor that knows each job's recorded run and computes run times by the slowdown model `contention`.
+    """A predictor that knows each job's recorded run and computes run times by a slowdown model.
 
     For a job that is not in `measured` it returns NaN, and reports no earlier runs.
     """
 
     measured: Mapping[Job, Measured]
+    slowdown: SlowdownModel = contention
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Return run times with the given requests; infinite if the job would be killed for lack of memory."""
@@ -115,7 +117,7 @@ class OraclePredictor:
         if measured is None:
             return math.nan
         cpu, mem, gpus = given.tolist()
-        outcome = contention(measured, job.request, Request(cpu_cores=cpu, mem_gib=mem, gpus=gpus), None)
+        outcome = self.slowdown(measured, job.request, Request(cpu_cores=cpu, mem_gib=mem, gpus=gpus), None)
         return math.inf if outcome.killed else outcome.run_s
 
     def _need(self, job: Job) -> tuple[float, float, float, float]:
@@ -169,9 +171,15 @@ def scales_of(predictor: Predictor | None, pool: Pool, settings: SimulationSetti
     return {arm: partial(shrink, predictor=predictor, policy=policy) for arm, policy in policies.items()}
 
 
-def oracle_of(pool: Pool) -> OraclePredictor:
+def oracle_of(pool: Pool, slowdown: SlowdownModel = contention) -> OraclePredictor:
     """Return a predictor that knows the recorded run of every job of the pool."""
-    return OraclePredictor(measured={entry.job: entry.measured for entry in pool.jobs})
+    return OraclePredictor(measured={entry.job: entry.measured for entry in pool.jobs}, slowdown=slowdown)
+
+
+def oracle_advice(pool: Pool, slowdown: SlowdownModel = contention) -> list[Recommendation]:
+    """Return what the oracle gives every job of the pool: its need, and more where the slowdown model demands it."""
+    exact = oracle_policy(pool.device_mem_gib, pool.assumed_device_mem_gib)
+    return shrink([entry.job for entry in pool.jobs], oracle_of(pool, slowdown), exact)
 
 
 def advice(pool: Pool, scales: Mapping[str, Scale]) -> dict[str, list[Recommendation]]:
@@ -186,8 +194,7 @@ def advice(pool: Pool, scales: Mapping[str, Scale]) -> dict[str, list[Recommenda
     arms = {} if known is None else {REQUESTED: [at_request(answer) for answer in known]}
     if not any(pool.measured):
         return arms
-    exact = oracle_policy(pool.device_mem_gib, pool.assumed_device_mem_gib)
-    arms |= given | {ORACLE: shrink(jobs, oracle_of(pool), exact)}
+    arms |= given | {ORACLE: oracle_advice(pool)}
     return {
         arm: [answer if known else at_request(answer) for known, answer in zip(pool.measured, answers, strict=True)]
         for arm, answers in arms.items()
@@ -246,7 +253,7 @@ def shared_arms(
 ) -> dict[str, Sized]:
     """Return the arms under `shared`: `requested`, those of `advice`, and `reclaim`; with a predictor `reclaim_prior`.
 
-    Queue orders see the predicted run times of unchanged requests in the arms that reclaim.
+    Queue orders see the predicted run times of unchanged requests in the arms that reclaim. The oracle gives mean use.
     """
     policy, answers = settings.shared.policy, advice.get(REQUESTED)
     starts = as_requested(gangs, None if answers is None else predicted_times(answers))
@@ -258,7 +265,7 @@ def shared_arms(
     peak = None if predictor is None else _peak_use(pool, predictor)
     if peak is not None:
         arms[RECLAIM_PRIOR] = Sized.newcomers(gangs, starts, policy, peak, min_runs=settings.shrink_policy.min_runs)
-    return arms | {ORACLE: Sized.at_submission(pool, gangs, advice[ORACLE])}
+    return arms | {ORACLE: Sized.at_submission(pool, gangs, oracle_advice(pool, contention_ideal))}
 
 
 def _peak_use(pool: Pool, predictor: Predictor) -> PeakUse | None:

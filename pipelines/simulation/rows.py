@@ -194,7 +194,7 @@ def prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:
     return [f"{unknown} of {len(answers)} jobs have no predicted run time: they go last"] if unknown else []
 
 
-TRUTHS: Final = ("shared", "contention", "predicted", "unchanged")
+TRUTHS: Final = ("shared", "contention", "contention_ideal", "predicted", "unchanged")
 """Slowdown models, ordered by the harm that they can show, most first; the sentence is about the first that was run."""
 COVERED: Final = 0.95
 

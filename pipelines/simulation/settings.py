@@ -9,7 +9,7 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.cluster_file import ClusterSpec, paper_cluster
 from pipelines.simulation.energy.site import Site
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S, Engine
-from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
+from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS, USUAL_MODELS
 from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, Workload
 from pipelines.simulation.shared.inputs import SHARED, SharedSettings
 from scheduler_core.cluster import Demand
@@ -76,7 +76,7 @@ class SimulationSettings:
     replications: int = 1
     cluster: ClusterSpec = field(default_factory=paper_cluster)
     discipline: Discipline = field(default_factory=Discipline)
-    slowdown_models: Sequence[str] = tuple(SLOWDOWN_MODELS)
+    slowdown_models: Sequence[str] = USUAL_MODELS
     guards: Sequence[Guard] = ("usage",)
     shared: SharedSettings = field(default_factory=SharedSettings)
     shrink_policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)

@@ -11,8 +11,19 @@ import polars as pl
 
 from features.frames import has_ended
 from pipelines.errors import BadUsage, TrainingError
-from pipelines.simulation.advice import ORACLE, RECLAIM, RECLAIM_PRIOR, REQUESTED, SHRUNK, UNGUARDED, Sized, oracle_of
+from pipelines.simulation.advice import (
+    ORACLE,
+    RECLAIM,
+    RECLAIM_PRIOR,
+    REQUESTED,
+    SHRUNK,
+    UNGUARDED,
+    Sized,
+    oracle_advice,
+    oracle_of,
+)
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
+from pipelines.simulation.engine.slowdown import contention_ideal
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.measures.job_metrics import job_metrics
 from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
@@ -27,7 +38,6 @@ from pipelines.studies.shrinking.arms import (
     Sizing,
     crossfit,
     guarded,
-    oracle,
     requests_of,
     run_times,
     sizing,
@@ -49,7 +59,7 @@ from scheduler_core.gangs import Sharing
 from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import ShrinkPolicy
-from scheduler_core.types import IntArray, Predictor
+from scheduler_core.types import IntArray, Predictor, Recommendation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +77,11 @@ def sized(arm: str, inputs: Sizing, gangs: Gangs, policy: ReservePolicy) -> Size
     predicted_s = run_times(inputs, requests_of(inputs.jobs))
     known = np.where(np.isfinite(predicted_s) & (predicted_s >= 0.0), predicted_s, np.nan)
     return replace(first, starts=replace(first.starts, predicted_s=known))
+
+
+def mean_use(inputs: Sizing) -> list[Recommendation]:
+    """Give every job its measured mean compute and peak memory; what that costs is left to the simulation."""
+    return oracle_advice(inputs.pool, contention_ideal)
 
 
 def _at_submission(give: Size) -> Callable[[Sizing, Gangs, ReservePolicy], Sized]:
@@ -98,7 +113,7 @@ ARMS: Final[Mapping[str, Arm]] = {
         size=_reserving(lambda policy: Reserving(policy=policy)),
     ),
     RECLAIM_PRIOR: Arm(what="as reclaim; usage models size new jobs' compute", size=_reclaim_prior, predicts=True),
-    ORACLE: Arm(what="measured mean compute and peak memory, at submission", size=_at_submission(oracle)),
+    ORACLE: Arm(what="measured mean compute and peak memory, at submission", size=_at_submission(mean_use)),
 }
 """The arms by name, in the order of the tables; gains are relative to `requested`, shares to `oracle`."""
 

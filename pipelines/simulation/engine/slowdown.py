@@ -1,7 +1,7 @@
 """Slowdown models: how long a job runs if it is given less than it requested, computed from its recorded run.
 
 No trace holds the same job with two different requests, so the true slowdown is unknown and results are reported under
-three models (`SLOWDOWN_MODELS`).
+several models (`SLOWDOWN_MODELS`).
 """
 
 # ruff: noqa: ARG001 -- all models have the same signature, although some ignore arguments
@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from pipelines.simulation.engine import partition
 from scheduler_core.errors import BadInput
 from scheduler_core.types import Job, Recommendation, Request
 
-__all__ = ["SLOWDOWN_MODELS"]
+__all__ = ["SLOWDOWN_MODELS", "USUAL_MODELS", "contention_ideal"]
 
 ALLOCATION_SLACK: Final = 1e-9
 """Maximum relative shortfall of an allocation that is ignored, because it may be due to rounding."""
@@ -32,7 +33,8 @@ class Measured:
     """A recorded run: its run time and the resource use of one instance; `device_mem_gib` is the memory of one GPU.
 
     `cpu_cores`, `gpus` and `mem_avg_gib` are means over the run; `mem_gib` and `gpu_mem_gib` are the peaks of the
-    instance with the highest peak.
+    instance with the highest peak. `gpu_spread` is the place of the job's program among those of its GPU use, in
+    standard deviations (see `partition.width`).
     """
 
     run_s: float
@@ -42,6 +44,7 @@ class Measured:
     gpu_mem_gib: float
     mem_avg_gib: float
     device_mem_gib: float
+    gpu_spread: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.run_s > 0.0:
@@ -119,17 +122,40 @@ def contention(
 ) -> ShrunkRun:
     """Stretch the run by its larger shortage of CPU or GPU; kill it if memory or GPU memory is below its need.
 
-    stretch = max(1, CPU need / allocated CPU, GPU need / allocated GPUs). At the full request it is 1, because a need
-    is at most the request.
+    A smaller GPU share is a hard partition, split evenly over the requested devices: it slows as measured (see
+    `partition`), already where it is no smaller than the use. CPU stretches by max(1, need / allocated). At the full
+    request the stretch is 1.
+
+    >>> used = Measured(
+    ...     run_s=60, cpu_cores=4, mem_gib=3, gpus=0.6, gpu_mem_gib=1, mem_avg_gib=2, device_mem_gib=16
+    ... )
+    >>> round(contention(used, Request(cpu_cores=6, mem_gib=8, gpus=1), Request(cpu_cores=6, mem_gib=8, gpus=0.7),
+    ...     None).stretch, 2)
+    1.14
+    """
+    need = need_of(measured, request)
+    return _stretched(measured, need, allocated, _partitioned(need.gpus, request.gpus, allocated.gpus, measured))
+
+
+def contention_ideal(
+    measured: Measured, request: Request, allocated: Request, recommendation: Recommendation | None
+) -> ShrunkRun:
+    """Return the run as under `contention`, if a GPU share slows only by max(1, use / share).
 
     >>> used = Measured(
     ...     run_s=60, cpu_cores=4, mem_gib=3, gpus=0.1, gpu_mem_gib=1, mem_avg_gib=2, device_mem_gib=16
     ... )
-    >>> contention(used, Request(cpu_cores=6, mem_gib=8, gpus=0.5), Request(cpu_cores=2, mem_gib=4, gpus=0.25), None)
+    >>> contention_ideal(
+    ...     used, Request(cpu_cores=6, mem_gib=8, gpus=0.5), Request(cpu_cores=2, mem_gib=4, gpus=0.25), None
+    ... )
     ShrunkRun(run_s=120.0, stretch=2.0, killed=False)
     """
     need = need_of(measured, request)
-    stretch = max(1.0, _shortage(need.cpu_cores, allocated.cpu_cores), _shortage(need.gpus, allocated.gpus))
+    return _stretched(measured, need, allocated, _shortage(need.gpus, allocated.gpus))
+
+
+def _stretched(measured: Measured, need: Need, allocated: Request, by_gpu: float) -> ShrunkRun:
+    stretch = max(1.0, _shortage(need.cpu_cores, allocated.cpu_cores), by_gpu)
     run_s = measured.run_s * stretch
     short_of_memory = (
         _shortage(need.mem_gib, allocated.mem_gib) > 1.0
@@ -137,6 +163,16 @@ def contention(
     )
     held_s = run_s * KILLED_AFTER_FRAC if short_of_memory else run_s
     return ShrunkRun(run_s=held_s, stretch=stretch, killed=short_of_memory)
+
+
+def _partitioned(use: float, request: float, allocated: float, measured: Measured) -> float:
+    """Return the slowdown on a smaller part of the requested GPUs, relative to the requested part."""
+    if math.isnan(request) or math.isnan(allocated) or request <= allocated * (1.0 + ALLOCATION_SLACK):
+        return 1.0
+    devices = math.ceil(request)
+    wide = partition.width(use / devices, measured.gpu_spread)
+    asked = partition.slowdown(request / devices, wide)
+    return partition.slowdown(allocated / devices, wide) / asked
 
 
 def _bounded(used: float, request: float) -> float:
@@ -154,7 +190,11 @@ SLOWDOWN_MODELS: Final[dict[str, SlowdownModel]] = {
     "unchanged": unchanged,
     "predicted": predicted,
     "contention": contention,
+    "contention_ideal": contention_ideal,
 }
+
+USUAL_MODELS: Final = ("unchanged", "predicted", "contention")
+"""Slowdown models of a simulation whose settings name none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

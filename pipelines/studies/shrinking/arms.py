@@ -18,7 +18,7 @@ from pipelines.models.examples import Setting
 from pipelines.models.model import TrainedModel, card_of
 from pipelines.models.retrain import models_of, train_units, units_of
 from pipelines.models.splits import group_folds
-from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of, oracle_policy
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_advice
 from pipelines.simulation.job_pool import Pool
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, Recommendation, RunTimes
@@ -85,9 +85,8 @@ def unguarded(inputs: Sizing) -> list[Recommendation]:
 
 
 def oracle(inputs: Sizing) -> list[Recommendation]:
-    """Set every request to what the job used in its recorded run."""
-    pool = inputs.pool
-    return shrink(inputs.jobs, oracle_of(pool), oracle_policy(pool.device_mem_gib, pool.assumed_device_mem_gib))
+    """Set every request to what the job used in its recorded run, and GPUs to what slows it by less than theta."""
+    return oracle_advice(inputs.pool)
 
 
 ARMS: Final[Mapping[str, Size]] = {SHRUNK: guarded, UNGUARDED: unguarded, ORACLE: oracle}

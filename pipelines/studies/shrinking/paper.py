@@ -55,7 +55,7 @@ LOADS_PER_H: Final = (30.0, 50.0, 70.0, 90.0, 110.0)
 OTHERS_PER_H: Final = 80.0
 """Load of experiments 2 and 3, at which the CPU is short in every mix; Yang, Hong and Tang state none."""
 
-TRUTHS: Final = ("unchanged", "contention", SHARED)
+TRUTHS: Final = ("unchanged", "contention_ideal", SHARED)
 """Slowdown models; `unchanged` is that of Yang, Hong and Tang."""
 
 FIFO, DRF = "fifo", "drf"

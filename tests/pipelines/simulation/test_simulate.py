@@ -175,12 +175,12 @@ def test_an_unknown_truth_is_refused_by_name() -> None:
 @given(seed=st.integers(0, 1000), policy=st.sampled_from(["fifo", "srtf", "drf"]))
 def test_guarded_by_true_peaks_no_job_is_killed(seed: int, policy: str) -> None:
     # The floors lie above every peak of these tables: 6 GiB and 2 GiB of GPU memory.
-    rows = figures(
-        job_pool(*measured_tables()), seed=seed, discipline=Discipline(policy=policy), slowdown_models=("contention",)
-    )
+    models, discipline = ("contention", "contention_ideal"), Discipline(policy=policy)
+    rows = figures(job_pool(*measured_tables()), seed=seed, discipline=discipline, slowdown_models=models)
 
-    assert rows["shrunk", "contention", "all"]["killed"] == 0
-    assert rows["shrunk", "contention", "all"]["stretch_p99"] == pytest.approx(1.0)
+    assert [rows["shrunk", model, "all"]["killed"] for model in models] == [0, 0]
+    assert rows["shrunk", "contention_ideal", "all"]["stretch_p99"] == pytest.approx(1.0)
+    assert rows["shrunk", "contention", "all"]["stretch_p99"] > 1.0, "a part of a GPU slows even if it is the peak"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,8 @@ def test_on_the_real_sample_the_unguarded_algorithm_kills_and_the_oracle_does_no
     requested, halved, oracle = (rows[arm, "contention"] for arm in ("requested", "unguarded", "oracle"))
     assert halved["killed"] > 0
     assert rows["unguarded", "unchanged"]["completed"] > halved["completed"]
-    assert (oracle["killed"], oracle["stretch_p99"]) == (0, pytest.approx(1.0))
+    assert oracle["killed"] == 0
+    assert oracle["stretch_p99"] < 1.05
     assert oracle["completed"] > requested["completed"]
     assert requested["cpu_allocated_frac"] > 0.8, "the CPU is the bottleneck, as in the paper"
 

@@ -12,6 +12,7 @@ from pipelines.simulation.engine.slowdown import (
     SLOWDOWN_MODELS,
     ShrunkRun,
     contention,
+    contention_ideal,
     need_of,
     predicted,
 )
@@ -87,14 +88,43 @@ def test_need_has_no_bound_where_the_trace_lacks_the_request() -> None:
 def test_the_worst_shortage_stretches(allocated: tuple[float, float, float], stretch: float) -> None:
     recorded = measured(100.0, cpu_cores=4.0, mem_gib=3.0, gpus=0.4, gpu_mem_gib=1.0)
 
-    outcome = contention(recorded, request(6.0, 8.0, 0.5), request(*allocated), None)
+    outcome = contention_ideal(recorded, request(6.0, 8.0, 0.5), request(*allocated), None)
 
     assert outcome == ShrunkRun(run_s=100.0 * stretch, stretch=pytest.approx(stretch))
 
 
+@pytest.mark.parametrize(
+    ("asked", "given_", "use", "spread", "stretch"),
+    [
+        (1.0, 0.7, 0.6, 0.0, 1.14),
+        (1.0, 0.7, 0.6, 1.28, 1.28),
+        (4.0, 2.8, 2.4, 0.0, 1.14),
+        (1.0, 0.7, 0.0, 0.0, 1.0),
+        (0.5, 0.5, 0.4, 0.0, 1.0),
+    ],
+    ids=["a part no smaller than use", "wide kernels", "four GPUs, each in part", "no use", "as requested"],
+)
+def test_a_part_of_a_gpu_slows_as_measured(
+    asked: float, given_: float, use: float, spread: float, stretch: float
+) -> None:
+    recorded = measured(100.0, gpus=use, gpu_spread=spread)
+
+    outcome = contention(recorded, request(6.0, 8.0, asked), request(6.0, 8.0, given_), None)
+
+    assert outcome.stretch == pytest.approx(stretch, abs=0.005)
+
+
+def test_a_part_smaller_still_is_judged_relative_to_the_part_requested() -> None:
+    recorded, asked = measured(100.0, gpus=0.3), request(6.0, 8.0, 0.5)
+    whole = contention(recorded, request(6.0, 8.0, 1.0), request(6.0, 8.0, 0.25), None).stretch
+    part = contention(recorded, request(6.0, 8.0, 1.0), asked, None).stretch
+
+    assert contention(recorded, asked, request(6.0, 8.0, 0.25), None).stretch == pytest.approx(whole / part)
+
+
 @pytest.mark.parametrize("allocated", [(6.0, 2.9, 0.5), (6.0, 8.0, 0.2)], ids=["memory", "GPU memory"])
 def test_too_little_memory_kills(allocated: tuple[float, float, float]) -> None:
-    recorded = measured(100.0, cpu_cores=4.0, mem_gib=3.0, gpus=0.1, gpu_mem_gib=4.0)
+    recorded = measured(100.0, cpu_cores=4.0, mem_gib=3.0, gpus=0.0, gpu_mem_gib=4.0)
 
     outcome = contention(recorded, request(6.0, 8.0, 0.5), request(*allocated), None)
 
