@@ -102,7 +102,7 @@ class OraclePredictor:
         return RunTimes(p50=run_s, p90=run_s)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Return min(measured use, request) of every job and resource as its peak use."""
+        """Return min(measured use, request) of every job and resource as its peak use; more GPU where that slows it."""
         needs = [self._need(job) for job in jobs]
         cpu, mem, gpus, gpu_mem = np.array(needs, dtype=np.float64).reshape(-1, 4).T
         runs = np.where(np.isnan(mem), 0, ORACLE_RUNS)
@@ -125,7 +125,15 @@ class OraclePredictor:
         if measured is None:
             return (math.nan, math.nan, math.nan, math.nan)
         need = need_of(measured, job.request)
-        return (need.cpu_cores, need.mem_gib, need.gpus, need.gpu_mem_gib)
+        return (need.cpu_cores, need.mem_gib, self._gpus(measured, job.request, need.gpus), need.gpu_mem_gib)
+
+    def _gpus(self, measured: Measured, request: Request, need: float) -> float:
+        """Return the GPUs with which a job runs less than theta longer, from its need on in steps of the grid."""
+        policy = ShrinkPolicy()
+        for gpus in np.arange(need, request.gpus, policy.gpu_grid).tolist() if need < request.gpus else ():
+            if self.slowdown(measured, request, replace(request, gpus=gpus), None).stretch < 1.0 + policy.theta:
+                return float(gpus)
+        return need if math.isnan(request.gpus) else request.gpus
 
 
 def oracle_policy(device_mem_gib: Mapping[str, float], assumed_device_mem_gib: float) -> ShrinkPolicy:
