@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipelines.simulation.advice import ConstantPredictor, OraclePredictor, oracle_policy
-from pipelines.simulation.engine.slowdown import contention
+from pipelines.simulation.engine.slowdown import contention, contention_ideal
 from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import Predictor, Reason
 from tests.scheduler_core.cases import ToyPredictor, job, measured, request
@@ -49,6 +49,17 @@ def test_oracle_targets_are_the_needs_with_gpus_on_the_grid() -> None:
     assert answers[0].target == request(2.0, 3.0, 0.25)
     assert answers[1].target == request(2.0, 4.0, 0.4), "what was used beyond the request is not needed"
     assert answers[2].target == request(1.0, 1.0, 0.05), "a job that asked for a GPU keeps a share of one"
+
+
+def test_oracle_gives_the_part_of_a_gpu_that_slows_by_less_than_theta() -> None:
+    wide, recorded = job("wide", request(6.0, 29.0, 1.0)), measured(gpus=0.6)
+    [measured_law] = shrink([wide], OraclePredictor(measured={wide: recorded}), EXACT)
+    [ideal] = shrink([wide], OraclePredictor(measured={wide: recorded}, slowdown=contention_ideal), EXACT)
+
+    assert (measured_law.target.gpus, ideal.target.gpus) == (0.9, 0.6)
+    assert measured_law.target.cpu_cores == ideal.target.cpu_cores == 1.0
+    stretches = [contention(recorded, wide.request, request(6.0, 29.0, gpus), None).stretch for gpus in (0.85, 0.9)]
+    assert stretches[0] > 1.05 > stretches[1]
 
 
 def test_oracle_foresees_stretch_and_kill() -> None:
