@@ -36,7 +36,7 @@ def width(use: float, spread: float = 0.0) -> float:
 
     `spread` is its place among programs of this use in standard deviations: 0 for the median.
     """
-    return WIDTH_AT_FULL_USE * min(use, 1.0) ** WIDTH_BY_USE * math.exp(WIDTH_SPREAD * spread)
+    return WIDTH_AT_FULL_USE * math.pow(min(use, 1.0), WIDTH_BY_USE) * math.exp(WIDTH_SPREAD * spread)
 
 
 def slowdown(share: float, wide: float) -> float:
