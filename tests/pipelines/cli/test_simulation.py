@@ -13,8 +13,11 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.cli.simulation_settings import Settings
+from pipelines.lake.ingest import ingest
+from pipelines.synth.pai import synthesise
 from scheduler_core.queueing import QUEUE_POLICIES
 from tests.pipelines.cli.simulating import command
+from tests.pipelines.conftest import PHILLY
 
 Taut = Callable[..., list[dict[str, Any]]]
 
@@ -27,6 +30,18 @@ mem_gib = 512
 gpus = 8
 gpu_type = "T4"
 """
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a lake as that of the other commands, with a third of its tasks: each is advised in every run."""
+    folder = tmp_path_factory.mktemp("simulated")
+    synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
+    tasks = folder / "raw" / "pai_task_table.csv"
+    tasks.write_text("".join(tasks.read_text().splitlines(keepends=True)[::3]))
+    ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
+    ingest("philly", PHILLY.write(folder / "philly"), folder / "lake")
+    return folder / "lake"
 
 
 @pytest.fixture(scope="module")
