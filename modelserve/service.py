@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from modelserve.bundle.routing_policy import RoutingPolicy, read_routing_policy
+from modelserve.bundle.served import ServedModel
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import card_of, importances_of, list_models, recent_recommendations
 from modelserve.calls.context import Answered, RequestContext, record_of
@@ -36,7 +37,6 @@ from modelserve.learning.feed import Feed
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import read_modes, set_mode
 from modelserve.loading.models import ModelSet
-from modelserve.loading.served import ServedModel
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.answer_log import AnswerLog

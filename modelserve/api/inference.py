@@ -20,13 +20,13 @@ from modelserve.api.problems import Refusal
 from modelserve.api.routes import CALL, OPEN_CALL, SLOT, OipError, Operation, respond
 from modelserve.bundle.card import Card
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
+from modelserve.bundle.served import ServedModel
 from modelserve.callers import Caller
 from modelserve.contract.calls import CALLS, Parameter
 from modelserve.contract.fields import Part
 from modelserve.contract.jobs import PredictAnswer, Prediction
 from modelserve.contract.requests import PredictBody
 from modelserve.errors import NotKnown
-from modelserve.loading.served import ServedModel
 from modelserve.scopes import Scope
 from modelserve.service import DECISIONS
 from modelserve.wrong_values import fault_of

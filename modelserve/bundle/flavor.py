@@ -6,15 +6,16 @@ Model files written by `pipelines.models.tracking` name this module as their loa
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import polars as pl
 
-from features.build import build
+from features.online import JobAsked, OnlineHistory
+from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.bundle import Bundle, read_bundle
-from modelserve.bundle.card import USAGE_TARGETS
-from modelserve.bundle.predictor import completed, use_quantiles
-from modelserve.bundle.run_times import run_time_features, run_time_quantiles
+from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
+from modelserve.bundle.served import ServedModel, calibrated_run_times, calibrated_use
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,6 +62,7 @@ class BundleModel:
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
+        self._model = ServedModel.of(bundle, OnlineHistory(bundle.history))
 
     def predict(self, jobs: "pd.DataFrame", params: dict[str, object] | None = None) -> "pd.DataFrame":  # noqa: ARG002  # MLflow passes it
         """Return the run-time quantiles (`run_s_*`) or the upper quantiles of use (`used_*`) of each job.
@@ -69,16 +71,29 @@ class BundleModel:
         """
         import pandas as pd
 
-        card, contract, history = self.bundle.card, self.bundle.contract, self.bundle.history
-        frame = completed(pl.from_pandas(jobs), card.trace, card.task_type, history)
+        card, model = self.bundle.card, self._model
+        seen = model.look(self._asked(pl.from_pandas(jobs)))
+        outputs = seen.outputs or model.outputs(seen.matrix)
         if card.kind == "runtime":
-            built = run_time_features(self.bundle, frame)
-            times = run_time_quantiles(self.bundle, built)
+            times = calibrated_run_times(card, outputs[RUNTIME_TARGET], seen.base_log_s)
             answers = [times.p50, times.p90]
         else:
-            use = use_quantiles(self.bundle, build(frame, history, contract.names))
-            answers = [use[target] for target in USAGE_TARGETS]
+            unknown = np.full(len(jobs), np.nan)
+            use = {target: calibrated_use(card, target, raw) for target, raw in outputs.items()}
+            answers = [use.get(target, unknown) for target in USAGE_TARGETS]
         return pd.DataFrame(dict(zip(OUTPUTS[card.kind], answers, strict=True)), index=jobs.index)
+
+    def _asked(self, jobs: pl.DataFrame) -> list[JobAsked]:
+        card, cluster = self.bundle.card, self._model.history.cluster_of(None)
+        usual: dict[str, Any] = {name: np.nan if kind == "double" else None for name, kind in INPUTS.items()}
+        usual |= {"trace": card.trace, "task_type": card.task_type, "job_id": "", "cluster": cluster}
+        usual |= {"role": ROLE_WHOLE_JOB, "instances": 1, "submit_us": 0}
+        del usual["submit_ts"]
+        known = jobs.select(*usual.keys() & set(jobs.columns), submit_us=pl.col("submit_ts").dt.epoch("us"))
+        return [
+            JobAsked(**usual | {name: value for name, value in row.items() if value is not None})
+            for row in known.iter_rows(named=True)
+        ]
 
 
 def _load_pyfunc(path: str) -> BundleModel:

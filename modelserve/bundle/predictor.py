@@ -1,140 +1,63 @@
-"""Predictions from bundles in this process; implements `scheduler_core.types.Predictor`.
+"""Predictions for Algorithm 1, from models in this process; implements `scheduler_core.types.Predictor`.
 
-`InProcessPredictor` builds the features of many jobs as data frames (`features.build`). The service's predictor builds
-feature rows of few jobs faster; a test checks that they are equal to the bit.
+`InProcessPredictor` predicts from bundles; the predictor of a call to the service is in `modelserve.calls.context`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
-import polars as pl
 
-from features.build import build, with_requests
-from features.columns.feature import Lookback
-from features.columns.recency import extremes_before
-from features.contract import RESPONSE_CONTRACT, FeatureContract
 from features.errors import FeatureError
-from features.history import History, cluster_of_vc
-from features.online import EVIDENCE_KEYS
-from features.sets import FEATURES
-from features.vocabulary import ROLE_WHOLE_JOB
+from features.online import JobAsked, OnlineHistory
 from modelserve.bundle.alike import Evidence, held
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card, VerdictWord
-from modelserve.bundle.run_times import (
-    base_log_s,
-    basis_of,
-    calibrated_run_times,
-    outputs_of,
-    response_log_s,
-    run_time_features,
-)
+from modelserve.bundle.card import USAGE_TARGETS, Card
+from modelserve.bundle.served import Scored, ServedModel, calibrated_run_times, calibrated_use
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
-__all__ = ["InProcessPredictor", "Kind", "ModelPredictor", "Sources", "calibrated_use", "jobs_frame"]
+__all__ = ["InProcessPredictor", "Kind", "ModelPredictor", "Sources", "asked_of"]
 
-TEXTS: Final = ("trace", "cluster", "job_id", "role", "user", "vc", "group", "workload", "task_type", "gpu_type")
-REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
-COLUMNS: Final[Mapping[str, pl.DataType]] = {
-    **{name: pl.String() for name in TEXTS},
-    "submit_ts": pl.Datetime("us", "UTC"),
-    "instances": pl.Int32(),
-    **{name: pl.Float64() for name in REQUESTS},
-}
-"""The columns of the canonical jobs table that are known at submission, with their types."""
+Kind = Literal["runtime", "usage"]
+Held = TypeVar("Held")
+Made = TypeVar("Made")
 
 
-def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
-    """Return the canonical columns of `jobs`, one row per job in the same order; an unknown request is null.
+def asked_of(job: Any, history: OnlineHistory, *, trace: str = "", now: float = 0.0) -> JobAsked:  # a job, or its row
+    """Convert a job to the form from which features are built; `trace` and `now` (Unix, s) are for one that has none.
 
-    A job without a cluster gets that of its virtual cluster in the history, otherwise the history's largest cluster.
+    A missing cluster is looked up by VC in the history.
     """
-    clusters = cluster_of_vc(history)
-    rows = [
-        {
-            **{name: getattr(job, name) for name in TEXTS},
-            "cluster": job.cluster or clusters.get(job.vc, clusters[None]),
-            "submit_ts": round(job.submit_ts * 1e6),
-            "instances": job.instances,
-            **dict(zip(REQUESTS, job.request.row(), strict=True)),
-        }
-        for job in jobs
-    ]
-    frame = pl.DataFrame(rows, schema={**COLUMNS, "submit_ts": pl.Int64()})
-    submitted = pl.from_epoch("submit_ts", time_unit="us").dt.replace_time_zone("UTC")
-    return frame.with_columns(submitted, pl.col(REQUESTS).fill_nan(None))
-
-
-def completed(frame: pl.DataFrame, trace: str, task_type: str, history: History) -> pl.DataFrame:
-    """Add the missing canonical columns to `frame`.
-
-    A missing trace or task type is filled with the argument; a missing cluster, role or instances with a default; any
-    other missing column with nulls.
-    """
-    usual = {
-        "trace": trace,
-        "task_type": task_type,
-        "cluster": cluster_of_vc(history)[None],
-        "role": ROLE_WHOLE_JOB,
-        "instances": 1,
-    }
-    given = set(frame.columns)
-    return frame.select(
-        pl.col(name).cast(dtype) if name in given else pl.lit(usual.get(name), dtype=dtype).alias(name)
-        for name, dtype in COLUMNS.items()
+    at, request = job.submit_ts, job.request
+    if at is None or isinstance(at, datetime):
+        at = now if at is None else at.timestamp()
+    return JobAsked(
+        trace=job.trace or trace,
+        cluster=job.cluster or history.cluster_of(job.vc),
+        job_id=job.job_id,
+        role=job.role,
+        user=job.user,
+        vc=job.vc,
+        group=job.group,
+        workload=job.workload,
+        task_type=job.task_type,
+        gpu_type=job.gpu_type,
+        submit_us=round(at * 1e6),
+        instances=job.instances,
+        req_cpu_cores=np.nan if request.cpu_cores is None else request.cpu_cores,
+        req_mem_gib=np.nan if request.mem_gib is None else request.mem_gib,
+        req_gpus=np.nan if request.gpus is None else request.gpus,
     )
 
 
-def candidate_rows(
-    contract: FeatureContract, features: pl.DataFrame, frame: pl.DataFrame, rows: IntArray, requests: FloatArray
-) -> npt.NDArray[np.float32]:
-    """Encode jobs with other requests than their own: row i (of m) is job `rows[i]` with the request `requests[i]`.
-
-    `features` are the jobs' features as a model takes them, `frame` their canonical columns. The result (m, k) equals
-    the encoded result of `with_requests`, but each job is encoded once.
-    """
-    changed = [name for name in contract.names if FEATURES[name].from_request]
-    matrix: npt.NDArray[np.float32] = contract.encode(features)[rows]
-    if changed:
-        needed = sorted({column for name in changed for column in FEATURES[name].needs})
-        columns = with_requests(features.select(changed), frame.select(needed), rows, requests)
-        matrix[:, [contract.names.index(name) for name in changed]] = columns.to_numpy()
-    return matrix
-
-
-Kind = Literal["runtime", "usage"]
-Model = TypeVar("Model")
-
-
-def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArray]:
-    """Predict the upper quantile of use per instance (n,) by target, NaN for a target without a booster."""
-    matrix = bundle.contract.encode(features)
-    use = {target: np.full(len(matrix), np.nan) for target in USAGE_TARGETS}
-    for target in bundle.boosters:
-        use[target] = calibrated_use(bundle.card, target, outputs_of(bundle, target, matrix))
-    return use
-
-
-def calibrated_use(card: Card, target: str, raw: FloatArray) -> FloatArray:
-    """Convert the outputs (n, 1) of a target's booster from log1p units into use (n,), at least 0."""
-    use: FloatArray = np.maximum(np.expm1(raw[:, 0] + card.offsets.get(target, 0.0)), 0.0)
-    return use
-
-
-def evidence_of(bundle: Bundle, frame: pl.DataFrame) -> Evidence:
-    """Return the evidence for the use of each job: earlier measured runs of its group; without a group, of its user."""
-    seen = Lookback.of(frame, bundle.history)
-    begin, stop = seen.span("measured", EVIDENCE_KEYS)
-    of_group, of_user = (stop - begin).reshape(-1, len(EVIDENCE_KEYS)).T
-    runs = np.where(seen.unknown(EVIDENCE_KEYS[0]), of_user, of_group)
-    return Evidence(runs=runs, extremes=extremes_before(seen))
+def of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | None, task_type: str) -> Held | None:
+    """Return what is held for a job: under the model name of its workload if there is one, else of its task type."""
+    names = (f"{kind}.{trace}.{part}" for part in (workload, task_type) if part is not None)
+    return next((held[name] for name in names if name in held), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,29 +75,38 @@ class Sources:
     judged_by: str | None = None
 
 
-class ModelPredictor(ABC, Generic[Model]):
+class ModelPredictor(ABC):
     """A predictor that groups jobs by model, so that each model scores all its jobs as one matrix.
 
     A job is predicted by the model of its trace and workload, otherwise by the model of its trace and task type. A job
     without a model gets NaN, so its request is kept (`cold_start`). If the model of a job cannot be read or fails, the
-    methods raise `PredictorUnavailable` with the reason. A subclass finds the models and makes their predictions.
+    methods raise `PredictorUnavailable` with the reason. A subclass finds the models.
     """
 
     @abstractmethod
-    def choice(self, kind: Kind, job: Job) -> tuple[Model | None, str | None]:
-        """Return the model of a job; None without a model, with the reason if it cannot be read."""
+    def choice(self, kind: Kind, job: Job) -> tuple[ServedModel | None, str | None]:
+        """Return the model of a job, or None and, if there is one that cannot be read, the reason."""
 
     @abstractmethod
-    def bundle(self, model: Model) -> Bundle:
-        """Return the bundle of a model."""
+    def rows(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Sequence[JobAsked], Scored]:
+        """Return jobs as a model is asked about them, and their feature rows."""
 
     @abstractmethod
-    def candidates(self, model: Model, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+    def attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
+        """Do a model's work; raise `PredictorUnavailable` if it fails."""
+
+    def candidates(self, model: ServedModel, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict k run times with one model; the i-th is of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
+        asked, seen = self.rows(model, jobs)
+        raw = self.attempt(model, lambda: model.changed(asked, seen.matrix, rows, requests, seen.outputs))
+        return calibrated_run_times(model.bundle.card, raw, seen.base_log_s[rows])
 
-    @abstractmethod
-    def use(self, model: Model, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
-        """Return upper bounds (n,) on the use of jobs by target, and the evidence behind them."""
+    def use(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
+        """Return upper bounds (n,) on the use of jobs by target, and what was measured of similar jobs."""
+        _, seen = self.rows(model, jobs)
+        card, raw = model.bundle.card, self.attempt(model, lambda: model.outputs(seen.matrix))
+        use = {target: calibrated_use(card, target, raw[target]) for target in card.targets}
+        return use, Evidence(runs=seen.runs, extremes=seen.extremes)
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
@@ -196,7 +128,7 @@ class ModelPredictor(ABC, Generic[Model]):
         use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
         runs, usual = np.zeros(len(jobs), dtype=np.int64), np.full((len(jobs), len(RESOURCES)), np.nan)
         for model, members in self.by_model("usage", jobs):
-            mine, card = [jobs[i] for i in members], self.bundle(model).card
+            mine, card = [jobs[i] for i in members], model.bundle.card
             answer, evidence = self.use(model, mine)
             seen = evidence.runs
             if card.alike_by_key is not None:
@@ -211,23 +143,23 @@ class ModelPredictor(ABC, Generic[Model]):
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
         """Return the important resources and the training range of requests of each job's run-time model (n,)."""
         models = [self.choice("runtime", job)[0] for job in jobs]
-        return [Knowledge() if model is None else _knowledge(self.bundle(model).card) for model in models]
+        return [Knowledge() if model is None else _knowledge(model.bundle.card) for model in models]
 
     def sources(self, job: Job) -> Sources:
         """Return the models that predict a job, the end of their history, and why a model cannot be read."""
         (runtime, slow), (usage, wide) = self.choice("runtime", job), self.choice("usage", job)
-        bundles = [self.bundle(model) for model in (runtime, usage) if model is not None]
+        bundles = [model.bundle for model in (runtime, usage) if model is not None]
         return Sources(
-            run_time=None if runtime is None else self.bundle(runtime).reference,
-            usage=None if usage is None else self.bundle(usage).reference,
+            run_time=None if runtime is None else runtime.reference,
+            usage=None if usage is None else usage.reference,
             history=min((bundle.known_until.astimezone(UTC) for bundle in bundles), default=None),
             failure=slow or wide,
-            judged_by=None if runtime is None else self.bundle(runtime).card.judged_by,
+            judged_by=None if runtime is None else runtime.bundle.card.judged_by,
         )
 
-    def by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[Model, list[int]]]:
+    def by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[ServedModel, list[int]]]:
         """Return the models of jobs, each with the sorted indices of its jobs."""
-        members: dict[int, tuple[Model, list[int]]] = {}
+        members: dict[int, tuple[ServedModel, list[int]]] = {}
         for i, job in enumerate(jobs):
             model, failure = self.choice(kind, job)
             if model is not None:
@@ -237,72 +169,31 @@ class ModelPredictor(ABC, Generic[Model]):
         return list(members.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InProcessPredictor(ModelPredictor[Bundle]):
+class InProcessPredictor(ModelPredictor):
     """A predictor from loaded bundles; `bundles` and `failures` are by registered model name."""
 
-    bundles: Mapping[str, Bundle]
-    failures: Mapping[str, str] = field(default_factory=dict)
+    def __init__(self, *, bundles: Mapping[str, Bundle], failures: Mapping[str, str] | None = None) -> None:
+        histories = {id(each.history): OnlineHistory(each.history) for each in bundles.values()}
+        self._models = {name: ServedModel.of(each, histories[id(each.history)]) for name, each in bundles.items()}
+        self._failures = failures or {}
 
-    def choice(self, kind: Kind, job: Job) -> tuple[Bundle | None, str | None]:
-        """Return the bundle of a job, or why it cannot be read."""
-        names = [f"{kind}.{job.trace}.{part}" for part in (job.workload, job.task_type) if part is not None]
-        bundle = next((self.bundles[name] for name in names if name in self.bundles), None)
-        failure = next((self.failures[name] for name in names if name in self.failures), None)
-        return bundle, None if bundle is not None else failure
+    def choice(self, kind: Kind, job: Job) -> tuple[ServedModel | None, str | None]:
+        """Return the model of a job, or why its bundle cannot be read."""
+        whose = kind, job.trace, job.workload, job.task_type
+        model = of_job(self._models, *whose)
+        return model, of_job(self._failures, *whose) if model is None else None
 
-    def verdict_of(self, job: Job) -> VerdictWord | None:
-        """Return the verdict of the gate on the run-time model of a job; None without a model or a verdict."""
-        bundle, _ = self.choice("runtime", job)
-        return None if bundle is None else bundle.card.verdict
+    def rows(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Sequence[JobAsked], Scored]:
+        """Return jobs as a model is asked about them, and their feature rows."""
+        asked = [asked_of(job, model.history) for job in jobs]
+        return asked, self.attempt(model, lambda: model.look(asked))
 
-    def bundle(self, model: Bundle) -> Bundle:
-        """Return the bundle itself."""
-        return model
-
-    def candidates(self, model: Bundle, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict run times with one bundle."""
-        with _unavailable(model):
-            frame = jobs_frame(jobs, model.history)
-            seen = run_time_features(model, frame)
-            own = outputs_of(model, RUNTIME_TARGET, model.contract.encode(seen.features))
-            # The forecast of the request is shifted by as much as the response model's, or else XGBoost's, changes.
-            if model.card.responds:
-                resources = build(frame, model.history, RESPONSE_CONTRACT.names)
-                given = candidate_rows(RESPONSE_CONTRACT, resources, frame, rows, requests)
-                raw = own[rows] + response_log_s(model, RESPONSE_CONTRACT.encode(resources), given, rows)
-            else:
-                raw = outputs_of(
-                    model, RUNTIME_TARGET, candidate_rows(model.contract, seen.features, frame, rows, requests)
-                )
-            return calibrated_run_times(model.card, raw, base_log_s(model, seen, own)[rows])
-
-    def use(self, model: Bundle, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
-        """Bound use with one bundle."""
-        with _unavailable(model):
-            frame = jobs_frame(jobs, model.history)
-            answer = use_quantiles(model, build(frame, model.history, model.contract.names))
-        return answer, evidence_of(model, frame)
-
-    def run_time_bases(self, jobs: Sequence[Job]) -> list[tuple[str, int] | None]:
-        """Return the source of each job's run time, and the number of ended jobs behind it; None without a model."""
-        bases: list[tuple[str, int] | None] = [None] * len(jobs)
-        for bundle, members in self.by_model("runtime", jobs):
-            combination = bundle.card.combination
-            with _unavailable(bundle):
-                counts = run_time_features(bundle, jobs_frame([jobs[i] for i in members], bundle.history)).evidence
-            for i, of_job in zip(members, counts.tolist(), strict=True):
-                bases[i] = basis_of(None if combination is None else combination.members, of_job, bundle.card.rows)
-        return bases
-
-
-@contextmanager
-def _unavailable(bundle: Bundle) -> Iterator[None]:
-    """Turn errors of a model's prediction into `PredictorUnavailable`."""
-    try:
-        yield
-    except (FeatureError, ValueError) as error:
-        raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
+    def attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
+        """Do a model's work."""
+        try:
+            return work()
+        except (FeatureError, ValueError) as error:
+            raise PredictorUnavailable(f"{model.reference}: {error}") from error
 
 
 def _knowledge(card: Card) -> Knowledge:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.card import MODEL_NAME
+from modelserve.bundle.served import ServedModel
 from modelserve.callers import Caller
 from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, RecentAnswer
@@ -26,7 +27,6 @@ from modelserve.contract.models import (
 )
 from modelserve.errors import NotKnown
 from modelserve.loading.models import Snapshot
-from modelserve.loading.served import ServedModel
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.finished import RESOURCES, Finished, named_finished

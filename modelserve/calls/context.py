@@ -5,30 +5,26 @@ Also converts jobs to the form from which features are built, and predicts for A
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 from pydantic_core import to_json
 
 from features.online import JobAsked, OnlineHistory
-from modelserve.bundle.alike import Evidence
-from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.predictor import Kind, ModelPredictor, calibrated_use
+from modelserve.bundle.predictor import Kind, ModelPredictor, asked_of, of_job
 from modelserve.bundle.routing_policy import RoutingPolicy
-from modelserve.bundle.run_times import calibrated_run_times
+from modelserve.bundle.served import Scored, ServedModel
 from modelserve.callers import Caller
 from modelserve.contract.fields import Mode
 from modelserve.contract.requests import JobRow
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot
-from modelserve.loading.served import Scored, ServedModel
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.types import FloatArray, IntArray, Job, Predictor, RunTimes
+from scheduler_core.types import FloatArray, Job, Predictor
 
 __all__ = ["Answered", "RequestContext", "record_of"]
 
@@ -83,8 +79,8 @@ class RequestContext:
         whose = (job.trace or self.trace or "", job.workload, job.task_type)
         found = self.chosen.get((kind, whose))
         if found is None:
-            model = self.snapshot.model_of(kind, *whose)
-            failure = None if model is not None else self.snapshot.failure_of(kind, *whose)
+            model = of_job(self.snapshot.champions, kind, *whose)
+            failure = of_job(self.snapshot.failures, kind, *whose) if model is None else None
             found = self.chosen[kind, whose] = (model, failure)
         return found
 
@@ -92,25 +88,17 @@ class RequestContext:
         """Return the sorted references (`<name>@<version>`) of the models used by this call."""
         return tuple(sorted({model.reference for model, _ in self.chosen.values() if model is not None}))
 
-    def rows(self, model: ServedModel, asked: Sequence[JobAsked], *, counted: bool) -> Scored:
-        """Return the feature rows of jobs for a model; unless `counted`, their numbers of measured runs are 0."""
-        seen = self._attempt(model, lambda: model.look(asked))
-        if not counted:
-            seen = replace(seen, runs=np.zeros(len(asked), dtype=np.int64))
+    def rows(self, model: ServedModel, asked: Sequence[JobAsked]) -> Scored:
+        """Return the feature rows of jobs for a model."""
+        seen = self.attempt(model, lambda: model.look(asked))
         self.scored.append(seen)
         return seen
 
-    def changed(
-        self, model: ServedModel, asked: Sequence[JobAsked], seen: Scored, rows: IntArray, requests: FloatArray
-    ) -> FloatArray:
-        """Return a run-time model's outputs (m, outputs) under other requests (m, 3); row i is of job `rows[i]`."""
-        return self._attempt(model, lambda: model.changed(asked, seen.matrix, rows, requests, seen.outputs))
-
     def outputs(self, model: ServedModel, seen: Scored) -> Mapping[str, FloatArray]:
         """Return the outputs (n, outputs) of every target's trees for feature rows, before calibration."""
-        return self._attempt(model, lambda: model.outputs(seen.matrix) if seen.outputs is None else seen.outputs)
+        return self.attempt(model, lambda: model.outputs(seen.matrix) if seen.outputs is None else seen.outputs)
 
-    def _attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
+    def attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
         """Do a model's work; if it fails, now or before in this call, raise `PredictorUnavailable`."""
         if model.reference not in self.failed:
             try:
@@ -137,30 +125,11 @@ class RequestContext:
 
         A missing cluster is looked up by VC in the history.
         """
-        at, request = job.submit_ts, job.request
-        if at is None or isinstance(at, datetime):
-            at = self.now if at is None else at.timestamp()
-        return JobAsked(
-            trace=job.trace or self.trace or "",
-            cluster=job.cluster or history.cluster_of(job.vc),
-            job_id=job.job_id,
-            role=job.role,
-            user=job.user,
-            vc=job.vc,
-            group=job.group,
-            workload=job.workload,
-            task_type=job.task_type,
-            gpu_type=job.gpu_type,
-            submit_us=round(at * 1e6),
-            instances=job.instances,
-            req_cpu_cores=np.nan if request.cpu_cores is None else request.cpu_cores,
-            req_mem_gib=np.nan if request.mem_gib is None else request.mem_gib,
-            req_gpus=np.nan if request.gpus is None else request.gpus,
-        )
+        return asked_of(job, history, trace=self.trace or "", now=self.now)
 
 
 @dataclass(frozen=True, slots=True)
-class LivePredictor(ModelPredictor[ServedModel]):
+class LivePredictor(ModelPredictor):
     """A predictor for the jobs of one call, with the models and feature rows of the call's request context.
 
     `asked` caches jobs as converted for a history, by the ids of both, which the call keeps alive.
@@ -173,24 +142,12 @@ class LivePredictor(ModelPredictor[ServedModel]):
         """Return the model of a job, or why it could not be loaded."""
         return self.context.choice(kind, job)
 
-    def bundle(self, model: ServedModel) -> Bundle:
-        """Return the bundle of a loaded model."""
-        return model.bundle
+    def attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
+        """Do a model's work, as `RequestContext.attempt`."""
+        return self.context.attempt(model, work)
 
-    def candidates(self, model: ServedModel, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict run times with one model."""
-        asked, seen = self._rows(model, jobs, counted=False)
-        raw = self.context.changed(model, asked, seen, rows, requests)
-        return calibrated_run_times(model.bundle.card, raw, seen.base_log_s[rows])
-
-    def use(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
-        """Bound use with one model."""
-        _, seen = self._rows(model, jobs, counted=True)
-        card, raw = model.bundle.card, self.context.outputs(model, seen)
-        use = {target: calibrated_use(card, target, raw[target]) for target in card.targets}
-        return use, Evidence(runs=seen.runs, extremes=seen.extremes)
-
-    def _rows(self, model: ServedModel, jobs: Sequence[Job], *, counted: bool) -> tuple[list[JobAsked], Scored]:
+    def rows(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[list[JobAsked], Scored]:
+        """Return jobs as a model is asked about them, and their feature rows, which are logged."""
         asked, history = list[JobAsked](), model.history
         for job in jobs:
             key = id(job), id(history)
@@ -198,7 +155,7 @@ class LivePredictor(ModelPredictor[ServedModel]):
             if known is None:
                 known = self.asked[key] = self.context.asked(job, history)
             asked.append(known)
-        return asked, self.context.rows(model, asked, counted=counted)
+        return asked, self.context.rows(model, asked)
 
 
 def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, answered: Answered) -> AnswerRecord:

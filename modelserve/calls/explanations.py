@@ -13,11 +13,10 @@ import numpy as np
 from features.references import relative_columns
 from modelserve.bundle.boosters import contributions
 from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.run_times import QUANTILE_NAMES, calibrated_run_times
+from modelserve.bundle.served import QUANTILE_NAMES, Scored, ServedModel, calibrated_run_times
 from modelserve.calls.context import Answered, LivePredictor, RequestContext, Values, moment, written
 from modelserve.calls.recommendations import POLICY
 from modelserve.contract.requests import ExplainBody, WhatIfBody, job_of
-from modelserve.loading.served import Scored, ServedModel
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job
@@ -63,7 +62,7 @@ def explain_job(context: RequestContext, body: ExplainBody) -> Answered:
         response["roles"] = [{"role": role, "measured_runs": runs} for role, runs in measured.items()]
     if model is not None:
         try:
-            seen = context.rows(model, [context.asked(body.job, model.history)], counted=False)
+            seen = context.rows(model, [context.asked(body.job, model.history)])
             shares = shares_of(model, seen, body.quantile, context.outputs(model, seen)[RUNTIME_TARGET])
             if shares is None:
                 response |= {"reason": "no_model", "note": f"{model.reference} answers no {body.quantile}"}

@@ -13,13 +13,12 @@ import numpy as np
 
 from features.online import JobAsked
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
-from modelserve.bundle.predictor import InProcessPredictor, Kind, calibrated_use
-from modelserve.bundle.run_times import basis_of, calibrated_run_times
+from modelserve.bundle.predictor import Kind, ModelPredictor
+from modelserve.bundle.served import ServedModel, calibrated_run_times, calibrated_use
 from modelserve.calls.context import Answered, RequestContext, Values, finite, moment, written
 from modelserve.calls.recommendations import jobs_of
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
-from modelserve.loading.served import ServedModel
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import RESOURCES
 
@@ -85,20 +84,19 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: S
 
 
 def _run_times(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked], *, counted: bool) -> list[Part]:
-    seen = context.rows(model, asked, counted=counted)
+    seen = context.rows(model, asked)
     raw = context.outputs(model, seen)[RUNTIME_TARGET]
     times = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
-    combination = model.learning.start
-    members, rows_trained = None if combination is None else combination.members, model.bundle.card.rows
-    rows = zip(times.p50.tolist(), times.p90.tolist(), seen.runs.tolist(), seen.evidence.tolist(), strict=True)
+    measured = seen.runs.tolist() if counted else [0] * len(asked)
+    rows = zip(times.p50.tolist(), times.p90.tolist(), measured, seen.evidence.tolist(), strict=True)
     return [
-        Part(value={"p50": p50, "p90": p90}, model=model, runs=runs, basis=basis_of(members, counts, rows_trained))
+        Part(value={"p50": p50, "p90": p90}, model=model, runs=runs, basis=model.basis(counts))
         for p50, p90, runs, counts in rows
     ]
 
 
 def _peak_use(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked]) -> list[Part]:
-    seen = context.rows(model, asked, counted=True)
+    seen = context.rows(model, asked)
     use = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
     for target, raw in context.outputs(model, seen).items():
         use[target] = calibrated_use(model.bundle.card, target, raw)
@@ -138,7 +136,7 @@ def _counted(part: Part) -> tuple[str, ...]:
 
 
 def predict(
-    rows: Sequence[JobRow], predictor: InProcessPredictor, *, trace: str, now: datetime | None = None
+    rows: Sequence[JobRow], predictor: ModelPredictor, *, trace: str, now: datetime | None = None
 ) -> list[Values]:
     """Predict run time and peak use of each job with its own request, as flat rows in the order of `rows`.
 
@@ -146,8 +144,12 @@ def predict(
     """
     jobs, sources = jobs_of(rows, predictor, trace, now)
     requests = np.array([job.request.row() for job in jobs], dtype=np.float64).reshape(-1, len(RESOURCES))
-    peak, bases = predictor.peak_use(jobs), predictor.run_time_bases(jobs)
-    times = predictor.run_times(jobs, np.arange(len(jobs)), requests)
+    peak, times = predictor.peak_use(jobs), predictor.run_times(jobs, np.arange(len(jobs)), requests)
+    found: list[Values] = [{"basis": None, "ended_jobs": None, "verdict": None}] * len(jobs)
+    for model, members in predictor.by_model("runtime", jobs):
+        _, seen = predictor.rows(model, [jobs[i] for i in members])
+        for i, counts in zip(members, seen.evidence.tolist(), strict=True):
+            found[i] = dict(zip(found[i], (*model.basis(counts), model.bundle.card.verdict), strict=True))
     return [
         {
             "job_id": job.job_id,
@@ -155,14 +157,12 @@ def predict(
             "task_type": job.task_type,
             "run_time_p50_s": finite(times.p50[i]),
             "run_time_p90_s": finite(times.p90[i]),
-            "basis": basis,
-            "ended_jobs": ended,
-            "verdict": predictor.verdict_of(job),
+            **found[i],
             **{f"peak_{target}": finite(getattr(peak, target)[i]) for target in USAGE_TARGETS},
             "measured_runs": int(peak.runs[i]),
             "model_run_time": sources[i].run_time,
             "model_usage": sources[i].usage,
             "history": None if sources[i].history is None else moment(sources[i].history),
         }
-        for i, (job, (basis, ended)) in enumerate(zip(jobs, (each or (None, None) for each in bases), strict=True))
+        for i, job in enumerate(jobs)
     ]

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from modelserve.bundle.alike import OWN_RUNS
@@ -65,7 +65,7 @@ def advise(context: RequestContext, body: RecommendBody) -> tuple[list[Values], 
 
 def recommend(
     rows: Sequence[JobRow],
-    predictor: ModelPredictor[Any],  # Any: models of any kind
+    predictor: ModelPredictor,
     *,
     trace: str,
     now: datetime | None = None,
@@ -83,7 +83,7 @@ def recommend(
 
 def jobs_of(
     rows: Sequence[JobRow],
-    predictor: ModelPredictor[Any],  # Any: models of any kind
+    predictor: ModelPredictor,
     trace: str,
     now: datetime | None,
 ) -> tuple[list[Job], list[Sources]]:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from modelserve.bundle.predictor import ModelPredictor
 from modelserve.calls.context import Answered, RequestContext, Values, written
@@ -30,7 +29,7 @@ def scheduled(context: RequestContext, body: ScheduleBody) -> Answered:
 
 def schedule(
     body: ScheduleBody,
-    predictor: ModelPredictor[Any],  # Any: models of any kind
+    predictor: ModelPredictor,
     *,
     trace: str,
     now: datetime | None = None,

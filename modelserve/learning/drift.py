@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from modelserve.bundle.served import ServedModel
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import Coverage, DriftAnswer, Error, ModelDrift, Verdict
 from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.loading.models import Snapshot
-from modelserve.loading.served import ServedModel
 from modelserve.store import Store
 from modelserve.store.finished import Finished, newest_finished
 

@@ -20,8 +20,8 @@ import numpy as np
 from features.online import JobAsked
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.predictor import Kind, calibrated_use
-from modelserve.bundle.run_times import calibrated_run_times
+from modelserve.bundle.predictor import Kind, of_job
+from modelserve.bundle.served import ServedModel, calibrated_run_times, calibrated_use
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import EARLIEST, FeedbackAnswer, FeedbackBody, FeedbackResult
 from modelserve.contract.requests import JobIdentity
@@ -29,7 +29,6 @@ from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.learning.modes import brakes_held
 from modelserve.loading.models import Snapshot
-from modelserve.loading.served import ServedModel
 from modelserve.store import Store
 from modelserve.store.answers import named_answers
 from modelserve.store.changes import insert_finished, known_reports, status_of
@@ -199,7 +198,7 @@ def scored_in_hindsight(rows: Sequence[Finished], snapshot: Snapshot) -> list[Fi
     for kind, score in of_kinds:
         members: dict[int, tuple[ServedModel, list[int]]] = {}
         for i, row in enumerate(rows):
-            model = snapshot.model_of(kind, row.trace, row.workload, row.task_type)
+            model = of_job(snapshot.champions, kind, row.trace, row.workload, row.task_type)
             if model is not None:
                 members.setdefault(id(model), (model, []))[1].append(i)
         for model, places in members.values():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 from features.online import EndedRun
 from modelserve.bundle.champions import (
@@ -18,15 +18,13 @@ from modelserve.bundle.champions import (
     read_pointed,
     read_pointer,
 )
+from modelserve.bundle.served import ServedModel, warm
 from modelserve.errors import ServeError
 from modelserve.loading.histories import Histories, give_back_memory, without_history
-from modelserve.loading.served import ServedModel, warm
 from modelserve.store.finished import Stored
 
-__all__ = ["ModelSet", "Snapshot", "of_job"]
+__all__ = ["ModelSet", "Snapshot"]
 
-Kind = Literal["runtime", "usage"]
-Held = TypeVar("Held")
 FOLDER: Final = "bundles"
 """Key in `Snapshot.failures` of the error that the folder of bundles cannot be listed."""
 
@@ -55,20 +53,6 @@ class Snapshot:
     champions: Mapping[str, ServedModel]
     failures: Mapping[str, str]
     generation: int
-
-    def model_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> ServedModel | None:
-        """Return the champion for a job: the model of its workload, else that of its task type, else None."""
-        return of_job(self.champions, kind, trace, workload, task_type)
-
-    def failure_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> str | None:
-        """Return why the champion for a job could not be loaded, or None if there is no failure."""
-        return of_job(self.failures, kind, trace, workload, task_type)
-
-
-def of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | None, task_type: str) -> Held | None:
-    """Return the entry for a job: under the model name of its workload if present, else of its task type."""
-    names = (f"{kind}.{trace}.{part}" for part in (workload, task_type) if part is not None)
-    return next((held[name] for name in names if name in held), None)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from features.build import build
 from features.contract import RESPONSE_CONTRACT
 from features.history import History
 from modelserve.bundle.card import ResourceImportance, ResponseState
-from modelserve.bundle.run_times import five_resources
+from modelserve.bundle.served import five_resources
 from pipelines.errors import TrainingError
 from pipelines.models import boosting
 from pipelines.models.boosting import Matrix

@@ -8,7 +8,7 @@ import polars as pl
 
 from modelserve.bundle.card import FITTED, RESPONSE, RUNTIME_TARGET
 from modelserve.bundle.combination import Combination, forecasts_of
-from modelserve.bundle.run_times import QUANTILE_NAMES
+from modelserve.bundle.served import QUANTILE_NAMES
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
 from pipelines.models.boosting import Matrix

@@ -18,7 +18,7 @@ from features.references import build_referenced
 from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
 from modelserve.bundle.card import COMBINABLE, USAGE_TARGETS, Card, Importance
 from modelserve.bundle.combination import Combination
-from modelserve.bundle.run_times import five_resources
+from modelserve.bundle.served import five_resources
 from pipelines.models.boosting import fit_forest
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 

@@ -13,6 +13,7 @@ from features.history import History
 from modelserve.bundle.alike import PARAMETER_SERVER
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.predictor import InProcessPredictor
+from modelserve.bundle.trees.forest import read_forest
 from pipelines.engine.engine import Local
 from pipelines.models.examples import Setting
 from pipelines.models.model import TrainedModel, card_of
@@ -135,7 +136,7 @@ def _bundle(model: TrainedModel, history: History, created: datetime) -> Bundle:
         card=card_of(model, created=created),
         contract=model.contract,
         boosters=model.boosters,
-        forests={},
+        forests={name: read_forest(bytes(each.save_raw("ubj")), name=name) for name, each in model.boosters.items()},
         history=history,
         known_until=model.until,
         importances=(),

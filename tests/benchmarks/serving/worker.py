@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from features.build import with_requests
+from features.online import OnlineHistory
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.champions import read_champion
-from modelserve.bundle.predictor import jobs_frame
-from modelserve.bundle.run_times import run_time_features
+from modelserve.bundle.predictor import asked_of
+from modelserve.bundle.served import ServedModel
 from modelserve.contract.requests import JobRow, job_of
 from scheduler_core.decisions import load_rules
 from scheduler_core.shrink import ShrinkPolicy
@@ -126,9 +126,9 @@ def candidates_matrix(bundle: Bundle, jobs: list[Job]) -> FloatArray:
     alphas = np.concatenate([[1.0], ShrinkPolicy(guard="none").alphas()])
     requests = np.array([job.request.row() for job in jobs])
     asked = (alphas[None, :, None] * requests[:, None, :]).reshape(-1, requests.shape[1])
-    frame = jobs_frame(jobs, bundle.history)
-    index = np.repeat(np.arange(len(jobs)), len(alphas))
-    return bundle.contract.encode(with_requests(run_time_features(bundle, frame).features, frame, index, asked))
+    model, index = ServedModel.of(bundle, OnlineHistory(bundle.history)), np.repeat(np.arange(len(jobs)), len(alphas))
+    rows = [asked_of(job, model.history) for job in jobs]
+    return model.rows.with_requests(model.look(rows).matrix, rows, index, asked)
 
 
 def memory_rows(stage: Stage) -> list[Row]:

@@ -10,7 +10,7 @@ import pytest
 from modelserve.bundle.bundle import Bundle, read_bundle
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.predictor import InProcessPredictor
-from modelserve.bundle.run_times import basis_of
+from modelserve.bundle.served import basis_of
 from modelserve.calls.predictions import predict
 from modelserve.contract.jobs import Basis
 from modelserve.contract.requests import JobRow

@@ -6,25 +6,28 @@ import numpy as np
 import polars as pl
 import pytest
 
-from features.build import build, with_requests
+from features.build import build
+from features.columns.feature import Lookback
 from features.contract import RESPONSE_CONTRACT
+from features.online import EVIDENCE_KEYS
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.predictor import InProcessPredictor, candidate_rows, evidence_of, jobs_frame, use_quantiles
-from modelserve.bundle.run_times import five_resources, run_time_features, run_time_quantiles
+from modelserve.bundle.predictor import InProcessPredictor
+from modelserve.bundle.served import calibrated_run_times, calibrated_use, five_resources
 from pipelines.simulation.advice import ConstantPredictor
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import Job, Predictor, Request
+from tests.modelserve.by_frame import features_of, frame_of, jobs_in, run_times_of
 
 Maker = Callable[[dict[str, Bundle]], Predictor]
 
 
 def live(bundles: dict[str, Bundle]) -> Predictor:
     from features.online import OnlineHistory  # compiles kernels: only for the tests that need it
+    from modelserve.bundle.served import ServedModel
     from modelserve.calls.context import LivePredictor, RequestContext
     from modelserve.learning.learned import Learned
     from modelserve.loading.models import Snapshot
-    from modelserve.loading.served import ServedModel
 
     champions = {name: ServedModel.of(bundle, OnlineHistory(bundle.history)) for name, bundle in bundles.items()}
     snapshot = Snapshot(champions=champions, failures={}, generation=1)
@@ -95,8 +98,8 @@ def test_a_trusted_response_model_moves_the_forecast_of_the_request(
 
     found, plain = predictor.run_times(ours, rows, requests), before.run_times(ours, rows, asked)
 
-    frame, history = jobs_frame(ours, responding.history), responding.history
-    known = five_resources(RESPONSE_CONTRACT.encode(build(frame, history, RESPONSE_CONTRACT.names)))[rows]
+    frame = frame_of([replace(each, cluster="pai") for each in ours])
+    known = five_resources(RESPONSE_CONTRACT.encode(build(frame, responding.history, RESPONSE_CONTRACT.names)))[rows]
     given = np.column_stack([requests, known[:, 3:]]).astype(np.float32)
     answers = [raw_outputs(responding.boosters["response"], each)[:, 0] for each in (known, given)]
     change = np.exp(answers[1] - answers[0])
@@ -163,46 +166,34 @@ def test_the_model_of_the_workload_comes_before_that_of_the_task_type(bundles: d
 def test_a_training_row_is_answered_as_its_frame_is(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
     bundle, usage = bundles["runtime.pai.ctr"], bundles["usage.pai.ctr"]
     frame = small_jobs.tail(20)
-    jobs = [
-        Job(
-            job_id=row["job_id"],
-            trace="pai",
-            task_type="ctr",
-            workload=row["workload"],
-            role=row["role"],
-            user=row["user"],
-            group=row["group"],
-            gpu_type=row["gpu_type"],
-            instances=row["instances"],
-            submit_ts=row["submit_ts"].timestamp(),
-            request=Request(cpu_cores=row["req_cpu_cores"], mem_gib=row["req_mem_gib"], gpus=row["req_gpus"]),
-        )
-        for row in frame.to_dicts()
-    ]
+    jobs = jobs_in(frame)
     predictor = InProcessPredictor(bundles=bundles)
 
     times = predictor.run_times(jobs, np.arange(20), np.array([j.request.row() for j in jobs]))
     peak = predictor.peak_use(jobs)
 
-    built = run_time_features(bundle, frame)
-    expected = run_time_quantiles(bundle, built)
+    expected = run_times_of(bundle, frame)
     assert same(times.p50, expected.p50)
-    assert same(peak.gpus, use_quantiles(usage, build(frame, usage.history, usage.contract.names))["gpus"])
-    assert same(peak.runs, evidence_of(usage, frame).runs)
+    matrix = usage.contract.encode(build(frame, usage.history, usage.contract.names))
+    assert same(peak.gpus, calibrated_use(usage.card, "gpus", raw_outputs(usage.boosters["gpus"], matrix)))
+    begin, stop = Lookback.of(frame, usage.history).span("measured", EVIDENCE_KEYS)
+    of_group, of_user = (stop - begin).reshape(-1, 2).T
+    assert same(peak.runs, np.where(frame["group"].is_null(), of_user, of_group))
 
 
-def test_offsets_are_added_in_log_units_before_sorting(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
-    bundle = bundles["runtime.pai.ctr"]
-    built = run_time_features(bundle, small_jobs.head(50))
-    raised = replace(bundle, card=bundle.card.model_copy(update={"offsets": {"p50": 0.5, "p90": 0.5}}))
-    crossed = replace(bundle, card=bundle.card.model_copy(update={"offsets": {"p50": 9.0, "p90": 0.0}}))
-    plain = replace(bundle, card=bundle.card.model_copy(update={"offsets": {}}))
+def test_offsets_are_added_in_log_units_before_sorting(bundles: dict[str, Bundle]) -> None:
+    card, rng = bundles["runtime.pai.ctr"].card, np.random.default_rng(3)
+    raw, reference = np.sort(rng.normal(3.0, 1.0, (50, 2))), rng.normal(0.0, 1.0, (50, 2))
+    reference[:, 1] = reference[:, 0]
+    plain, raised, crossed = (
+        calibrated_run_times(card.model_copy(update={"offsets": offsets}), raw, reference)
+        for offsets in ({}, {"p50": 0.5, "p90": 0.5}, {"p50": 9.0, "p90": 0.0})
+    )
 
-    base = run_time_quantiles(plain, built)
-
-    assert np.allclose(run_time_quantiles(raised, built).p90, base.p90 * math.exp(0.5))
-    assert np.allclose(run_time_quantiles(crossed, built).p90, base.p50 * math.exp(9.0))
-    assert np.allclose(run_time_quantiles(crossed, built).p50, base.p90)
+    assert plain.p90 == pytest.approx(np.exp(raw[:, 1] + reference[:, 1]))
+    assert raised.p90 == pytest.approx(plain.p90 * math.exp(0.5))
+    assert crossed.p90 == pytest.approx(plain.p50 * math.exp(9.0))
+    assert crossed.p50 == pytest.approx(plain.p90)
 
 
 def test_a_model_that_could_not_be_read_does_not_answer_as_if_there_were_none(bundles: dict[str, Bundle]) -> None:
@@ -256,26 +247,13 @@ def test_a_relative_model_answers_against_the_like(bundles: dict[str, Bundle], s
     plain = bundles["runtime.pai.ctr"]
     bundle = replace(plain, card=plain.card.model_copy(update={"relative": True, "offsets": {}}))
 
-    built = run_time_features(bundle, small_jobs.head(50))
-    answer = run_time_quantiles(bundle, built)
+    frame = small_jobs.head(50)
+    jobs = jobs_in(frame)
+    requests = np.array([each.request.row() for each in jobs])
+    answer = InProcessPredictor(bundles={bundle.card.name: bundle}).run_times(jobs, np.arange(50), requests)
 
+    built = features_of(bundle, frame)
     raw = raw_outputs(bundle.boosters["run_s"], bundle.contract.encode(built.features)) + built.reference_log_s
     assert np.ptp(built.reference_log_s) > 0
     assert answer.p50 == pytest.approx(np.exp(raw.min(axis=1)))
     assert answer.p90 == pytest.approx(np.exp(raw.max(axis=1)))
-
-
-def test_rows_of_candidates_are_the_encoding_of_their_features_to_the_bit(bundles: dict[str, Bundle]) -> None:
-    bundle = bundles["runtime.pai.ctr"]
-    ours = [each for each in JOBS if each.trace == "pai"]
-    frame = jobs_frame(ours, bundle.history)
-    seen = run_time_features(bundle, frame).features
-    rng = np.random.default_rng(3)
-    rows = rng.integers(0, len(ours), 60)
-    requests = rng.choice([0.0, 0.5, 6.0, 29.3, np.nan], (60, 3))
-
-    found = candidate_rows(bundle.contract, seen, frame, rows, requests)
-
-    np.testing.assert_array_equal(found, bundle.contract.encode(with_requests(seen, frame, rows, requests)))
-    assert found.dtype == np.float32
-    assert (found != bundle.contract.encode(seen)[rows]).any()

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from modelserve.bundle.served import ServedModel
 from modelserve.contract.calls import PREDICT
 from modelserve.learning.learned import Learned, Stop
-from modelserve.loading.served import ServedModel
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord

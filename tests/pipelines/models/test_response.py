@@ -10,7 +10,7 @@ from features.build import build
 from features.columns.request import REQUEST_COLUMNS
 from features.contract import RESPONSE_CONTRACT
 from features.history import History
-from modelserve.bundle.run_times import five_resources
+from modelserve.bundle.served import five_resources
 from pipelines.models.boosting import predict
 from pipelines.models.examples import examples_of
 from pipelines.models.response import Response, response_of

@@ -17,7 +17,6 @@ from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import COMBINABLE, CombinationState, ResponseState, VerdictWord
 from modelserve.bundle.combination import FITTED, forecasts_of
 from modelserve.bundle.predictor import InProcessPredictor
-from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 from pipelines.engine.engine import Local
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, examples, importance, runtime
@@ -32,7 +31,7 @@ from pipelines.models.recipes import Recipe
 from pipelines.models.retrain import models_of, train_units, units_of
 from pipelines.models.runtime import train_runtime
 from pipelines.models.splits import SplitName
-from scheduler_core.types import Job, Request
+from tests.modelserve.by_frame import jobs_in, run_times_of
 from tests.pipelines.models.conftest import T0, MakeJobs, make_jobs
 from tests.pipelines.models.test_fitted import QUICK as FEW_TREES
 from tests.pipelines.models.test_fitted import case, fit
@@ -234,12 +233,6 @@ def served_in_memory(model: TrainedModel, jobs: pl.DataFrame) -> FloatArray:
     return np.exp(model.combination.combined(forecasts))
 
 
-def job_of(row: dict) -> Job:
-    request = Request(cpu_cores=row["req_cpu_cores"], mem_gib=row["req_mem_gib"], gpus=row["req_gpus"])
-    same = ("trace", "cluster", "job_id", "role", "user", "group", "task_type", "workload", "gpu_type", "instances")
-    return Job(**{name: row[name] for name in same}, request=request, submit_ts=row["submit_ts"].timestamp())
-
-
 @pytest.mark.parametrize("count", [1, pytest.param(5, marks=pytest.mark.slow), 120])
 def test_a_model_of_few_jobs_answers_the_same_before_and_after_it_was_written(count: int, tmp_path: Path) -> None:
     every, _, until = case(count)
@@ -250,11 +243,10 @@ def test_a_model_of_few_jobs_answers_the_same_before_and_after_it_was_written(co
     write_model(small, tmp_path / "bundle", created=small.until)
     bundle = read_bundle(tmp_path / "bundle")
 
-    asked = [job_of(row) for row in jobs.to_dicts()]
+    asked = jobs_in(jobs)
     requests = np.array([job.request.row() for job in asked])
     answer = InProcessPredictor(bundles={small.name: bundle}).run_times(asked, np.arange(len(asked)), requests)
-    by_frame = run_time_quantiles(bundle, run_time_features(bundle, jobs))
-    for found in (answer, by_frame):
+    for found in (answer, run_times_of(bundle, jobs)):
         assert np.isfinite([found.p50, found.p90]).all()
         assert found.p50 == pytest.approx(expected[:, 0], rel=1e-9)
         assert found.p90 == pytest.approx(expected[:, 1], rel=1e-9)

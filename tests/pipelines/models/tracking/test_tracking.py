@@ -13,11 +13,11 @@ import pytest
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.flavor import INPUTS
 from modelserve.bundle.registry import mirror
-from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 from modelserve.errors import BundleError, MirrorError
 from pipelines.errors import RegistryError
 from pipelines.models.model import write_model
 from pipelines.models.tracking import promote, rollback, track, versions
+from tests.modelserve.by_frame import run_times_of
 from tests.pipelines.models.tracking.tracked import CUT, jobs_of, model_of
 
 
@@ -76,8 +76,7 @@ def test_mlflow_loads_and_answers_as_the_bundle_does(uri: str, mlflow_of: object
     answer = mlflow_of.pyfunc.load_model(f"models:/{kind}.pai.pyfunc@champion").predict(plain)
 
     if kind == "runtime":
-        built = run_time_features(bundle, asked)
-        expected = run_time_quantiles(bundle, built)
+        expected = run_times_of(bundle, asked)
         assert answer["run_s_p50"].tolist() == expected.p50.tolist()
         assert answer["run_s_p90"].tolist() == expected.p90.tolist()
     else:

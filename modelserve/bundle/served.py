@@ -1,28 +1,33 @@
-"""A loaded model with its history and the weights that feedback changes, and the feature rows that it received."""
+"""A model as it answers: a bundle, its history, the weights that feedback changes, and what its trees' outputs mean.
+
+The run time is the trees' output, combined with other forecasts, then calibrated.
+"""
 
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from features.contract import RESPONSE_CONTRACT
 from features.online import JobAsked, OnlineHistory
+from features.references import HISTORY_FORECASTS
 from features.rows import RowBuilder
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.combination import Combination
-from modelserve.bundle.run_times import combination_of, member_forecasts, response_log_s
+from modelserve.bundle.card import FITTED, RESPONSE, RUNTIME_TARGET, TYPICAL, TYPICAL_JOBS, Card
+from modelserve.bundle.combination import Combination, forecasts_of
 from modelserve.bundle.trees.compiled import tree_outputs
 from modelserve.errors import BundleError
-from modelserve.store.finished import Stored
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.types import FloatArray, IntArray, RunTimes
 
-__all__ = ["Scored", "ServedModel"]
+__all__ = ["QUANTILE_NAMES", "Scored", "ServedModel", "calibrated_run_times", "calibrated_use", "five_resources"]
+
+QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
+"""The quantiles of run time that are served, with their names in predictions and in `Card.offsets`."""
 
 RESPONSES: Final = RowBuilder.of(RESPONSE_CONTRACT, relative=False)
 """Builds the rows of response models."""
@@ -87,15 +92,11 @@ class ServedModel:
     def of(cls, bundle: Bundle, history: OnlineHistory) -> "ServedModel":
         """Make a model of a bundle; `history` is what its features come from."""
         rows = RowBuilder.of(bundle.contract, relative=bundle.card.relative)
-        return cls(
-            bundle=bundle,
-            reference=bundle.reference,
-            rows=rows,
-            history=history,
-            learning=Learning(combination_of(bundle)),
-        )
+        stored = bundle.card.combination
+        start = None if stored is None else Combination.of(stored, rows=bundle.card.rows)
+        return cls(bundle=bundle, reference=bundle.reference, rows=rows, history=history, learning=Learning(start))
 
-    def learn(self, scored: Callable[[str, int, int], Iterable[Stored]], upto: int) -> None:
+    def learn(self, scored: Callable[[str, int, int], Iterable[Any]], upto: int) -> None:  # rows of finished jobs
         """Update the weights with the jobs that this model scored and that finished up to the change number `upto`."""
         learning, start = self.learning, self.learning.start
         if start is None or learning.seq >= upto:
@@ -114,8 +115,14 @@ class ServedModel:
         if start is not None:
             outputs = self.outputs(rows.matrix)
             raw = outputs[RUNTIME_TARGET]
-            forecasts = member_forecasts(
-                self.bundle, rows.matrix, raw, reference_log_s=rows.reference_log_s, history_log_s=rows.history_log_s
+            forest = self.bundle.quantile_forest
+            forecasts = forecasts_of(
+                start.members,
+                xgboost=raw + rows.reference_log_s,
+                forest=None if forest is None else forest.rows(rows.matrix) + rows.reference_log_s[:, :1],
+                reference_log_s=rows.reference_log_s,
+                history_log_s=rows.history_log_s,
+                typical_s=self.bundle.card.typical_s,
             )
             shift_log_s = self._combined(asked, start, forecasts) - (raw + rows.reference_log_s)
         return Scored(
@@ -161,11 +168,17 @@ class ServedModel:
         known = RESPONSES.rows(asked, self.history).matrix
         given = RESPONSES.with_requests(known, asked, rows, requests)
         own = (outputs or self.outputs(matrix))[RUNTIME_TARGET]
-        return own[rows] + response_log_s(self.bundle, known, given, rows)
+        before, after = (self.margins(RESPONSE, five_resources(each)) for each in (known, given))
+        return own[rows] + (after - before[rows])
 
     def margins(self, target: str, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration."""
         return tree_outputs(self.bundle.forests[target], matrix)
+
+    def basis(self, counts: Sequence[int]) -> tuple[str, int]:
+        """Return what a run time comes from, as `basis_of`, given its numbers of ended jobs (3,)."""
+        start = self.learning.start
+        return basis_of(None if start is None else start.members, counts, self.bundle.card.rows)
 
 
 def warm(model: ServedModel) -> None:
@@ -184,3 +197,52 @@ def warm(model: ServedModel) -> None:
     for target, answer in model.outputs(matrix).items():
         if not np.isfinite(answer).all():
             raise BundleError(f"{model.reference}/{target}: a new job is answered {answer}, expected numbers")
+
+
+def basis_of(members: Sequence[str] | None, counts: Sequence[int], rows: int) -> tuple[str, int]:
+    """Return what a run time comes from, and the number of ended jobs behind it.
+
+    `members` are those of the model's combination, None if its trees answer alone; `counts` (3,) are the numbers of
+    ended jobs behind each of `HISTORY_FORECASTS`, `rows` that of the jobs trained on.
+
+    >>> basis_of(("reference", "similar_jobs"), (0, 5, 20), 99), basis_of(("newest_jobs",), (3, 5, 20), 99)
+    (('same_gpus', 5), ('newest_jobs', 20))
+    """
+    if members is None or not FITTED.isdisjoint(members):
+        return "model", counts[0]
+    if TYPICAL in members:
+        return TYPICAL, min(rows, TYPICAL_JOBS)
+    names = list(HISTORY_FORECASTS)
+    first = names.index(members[0]) if len(members) == 1 and members[0] in names else 0
+    known = ((name, count) for name, count in list(zip(names, counts, strict=True))[first:] if count)
+    return next(known, ("prior", 0))
+
+
+def five_resources(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return a response model's inputs (n, 5) from features by `RESPONSE_CONTRACT` (n, 7): use by group, else by user.
+
+    >>> five_resources(np.array([[6, 29, 0.5, np.nan, 2, 7, 9]], np.float32)).tolist()
+    [[6.0, 29.0, 0.5, 7.0, 2.0]]
+    """
+    requests, of_group, of_user = np.split(matrix, (3, 5), axis=1)
+    return np.hstack([requests, np.where(np.isnan(of_group), of_user, of_group)])
+
+
+def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
+    """Convert a booster's outputs (n, quantiles) and reference run times (n, 2) from log units to seconds.
+
+    Quantiles are sorted, and NaN for one that the booster has no output of.
+    """
+    served = [level for level in QUANTILE_NAMES if level in card.quantiles]
+    columns = [card.quantiles.index(level) for level in served]
+    offsets = [card.offsets.get(QUANTILE_NAMES[level], 0.0) for level in served]
+    seconds = np.exp(np.sort((raw + reference_log_s)[:, columns] + offsets, axis=1))
+    found = {QUANTILE_NAMES[level]: seconds[:, i] for i, level in enumerate(served)}
+    unknown = np.full(len(raw), np.nan)
+    return RunTimes(p50=found.get("p50", unknown), p90=found.get("p90", unknown))
+
+
+def calibrated_use(card: Card, target: str, raw: FloatArray) -> FloatArray:
+    """Convert the outputs (n, 1) of a target's booster from log1p units into use (n,), at least 0."""
+    use: FloatArray = np.maximum(np.expm1(raw[:, 0] + card.offsets.get(target, 0.0)), 0.0)
+    return use
