@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,8 @@ import polars as pl
 from features.history import History
 from modelserve.bundle.alike import PARAMETER_SERVER
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.predictor import InProcessPredictor
+from modelserve.bundle.predictor import InProcessPredictor, Kind
+from modelserve.bundle.served import ServedModel
 from modelserve.bundle.trees.forest import read_forest
 from pipelines.engine.engine import Local
 from pipelines.models.examples import Setting
@@ -21,8 +22,8 @@ from pipelines.models.retrain import models_of, train_units, units_of
 from pipelines.models.splits import group_folds
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_advice
 from pipelines.simulation.job_pool import Pool
-from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
-from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, Recommendation, RunTimes
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, advised, shrink
+from scheduler_core.types import FloatArray, Job, Predictor, Recommendation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,18 @@ ARMS: Final[Mapping[str, Size]] = {SHRUNK: guarded, UNGUARDED: unguarded, ORACLE
 """Arms by name, in the order in which tables list them after `requested`."""
 
 
+class FoldedPredictor(InProcessPredictor):
+    """A predictor that uses for each job the models of the fold that holds the job out."""
+
+    def __init__(self, *, folds: Sequence[InProcessPredictor], fold_of: Mapping[Job, int]) -> None:
+        super().__init__(bundles={})
+        self.folds, self.fold_of = folds, fold_of
+
+    def choice(self, kind: Kind, job: Job) -> tuple[ServedModel | None, str | None]:
+        """Return the model of a job that was not trained on its group."""
+        return self.folds[self.fold_of[job]].choice(kind, job)
+
+
 _KEYS: Final = ("job_id", "role")
 
 
@@ -106,7 +119,7 @@ def crossfit(
     seed: int = 0,
     nthread: int = 1,
     talk: Callable[[str], None] = lambda _: None,
-) -> "FoldedPredictor":
+) -> FoldedPredictor:
     """Train run-time and usage models as `taut train` does, once per fold, without the groups that the fold holds out.
 
     Each job of the pool is predicted by models that were not trained on its group. As in the service, history features
@@ -145,52 +158,3 @@ def _bundle(model: TrainedModel, history: History, created: datetime) -> Bundle:
         history_digest="",
         quantile_forest=None if model.forest is None else model.forest.forest,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldedPredictor:
-    """A predictor that uses for each job the models of the fold that holds the job out."""
-
-    folds: Sequence[Predictor]
-    fold_of: Mapping[Job, int]
-
-    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict `len(rows)` run times: row i is `jobs[rows[i]]` with `requests[i]` (k, 3)."""
-        p50, p90 = np.full((2, len(rows)), np.nan)
-        for predictor, members in self._members(jobs):
-            mine = np.flatnonzero(np.isin(rows, members))
-            place = np.searchsorted(members, rows[mine])
-            answer = predictor.run_times([jobs[row] for row in members.tolist()], place, requests[mine])
-            p50[mine], p90[mine] = answer.p50, answer.p90
-        return RunTimes(p50=p50, p90=p90)
-
-    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Predict the upper quantile of the use per instance of each job (n,)."""
-        use = {name: np.full(len(jobs), np.nan) for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")}
-        runs, usual = np.zeros(len(jobs), dtype=np.int64), np.full((len(jobs), 3), np.nan)
-        for predictor, members in self._members(jobs):
-            answer = predictor.peak_use([jobs[row] for row in members.tolist()])
-            for name, values in use.items():
-                values[members] = getattr(answer, name)
-            runs[members] = answer.runs
-            usual[members] = np.nan if answer.usual is None else answer.usual
-        return PeakUse(runs=runs, usual=usual, **use)
-
-    def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return what the run-time model of each job (n,) knows about resources: importance and range of requests."""
-        known = [Knowledge()] * len(jobs)
-        for predictor, members in self._members(jobs):
-            answers = predictor.knowledge([jobs[row] for row in members.tolist()])
-            for row, answer in zip(members.tolist(), answers, strict=True):
-                known[row] = answer
-        return known
-
-    def _members(self, jobs: Sequence[Job]) -> list[tuple[Predictor, IntArray]]:
-        """Return each fold's predictor with the ascending row numbers in `jobs` that it predicts."""
-        fold = np.array([self.fold_of[job] for job in jobs], dtype=np.int64)
-        members = [np.flatnonzero(fold == number) for number in range(len(self.folds))]
-        return [(self.folds[number], rows) for number, rows in enumerate(members) if len(rows)]
-
-
-if TYPE_CHECKING:
-    SATISFIES: type[Predictor] = FoldedPredictor

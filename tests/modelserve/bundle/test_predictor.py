@@ -158,8 +158,8 @@ def test_the_model_of_the_workload_comes_before_that_of_the_task_type(bundles: d
     own = bundles["runtime.pai.ctr"]
     predictor = InProcessPredictor(bundles={"runtime.pai.ctr": own, "runtime.pai.bert": replace(own, version="9")})
 
-    assert predictor.choice("runtime", job(workload="bert"))[0].version == "9"
-    assert predictor.choice("runtime", job(workload="wide"))[0].version == "7"
+    assert predictor.sources(job(workload="bert")).run_time == "runtime.pai.ctr@9"
+    assert predictor.sources(job(workload="wide")).run_time == "runtime.pai.ctr@7"
     assert predictor.sources(job(task_type="rl")).run_time is None
 
 

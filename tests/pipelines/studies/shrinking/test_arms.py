@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -67,23 +68,20 @@ def test_every_arm_has_the_run_time_predicted_at_the_request() -> None:
 
 
 def test_each_job_is_predicted_by_its_own_fold() -> None:
-    class ByJob(ConstantPredictor):
-        def run_times(self, jobs: Any, rows: Any, requests: FloatArray) -> RunTimes:
-            numbers = np.array([float(jobs[row].job_id[1:]) for row in rows])
-            return RunTimes(p50=numbers + requests[:, 0], p90=np.full(len(rows), self.run_s))
+    def fold(at: int) -> Any:
+        return SimpleNamespace(choice=lambda kind, job: (f"{kind} model of fold {at}", None))
 
     jobs = [entry.job for entry in pool().jobs]
-    known = [Knowledge(important=frozenset(names)) for names in ((), ("gpus",), ("gpus", "mem_gib"))]
-    folds = [ByJob(run_s=at, peak=PREDICTOR.peak, runs=1 + at, known=each) for at, each in enumerate(known)]
-    folded = FoldedPredictor(folds=folds, fold_of={job: at % 3 for at, job in enumerate(jobs)})
-    rows = np.array([9, 0, 3, 7, 31])
+    folded = FoldedPredictor(folds=[fold(at) for at in range(3)], fold_of={job: at % 3 for at, job in enumerate(jobs)})
 
-    times = folded.run_times(jobs, rows, np.full((5, 3), 0.5))
-
-    assert times.p50.tolist() == [float(jobs[row].job_id[1:]) + 0.5 for row in rows]
-    assert times.p90.tolist() == [row % 3 for row in rows.tolist()]
-    assert folded.peak_use(jobs[3:6]).runs.tolist() == [1, 2, 3]
-    assert [len(each.important) for each in folded.knowledge(jobs[:3])] == [0, 1, 2]
+    assert [folded.choice("runtime", jobs[at]) for at in (9, 31)] == [
+        ("runtime model of fold 0", None),
+        ("runtime model of fold 1", None),
+    ]
+    assert {job.job_id: folded.choice("usage", job)[0] for job in jobs[4:6]} == {
+        jobs[4].job_id: "usage model of fold 1",
+        jobs[5].job_id: "usage model of fold 2",
+    }
 
 
 def test_no_fold_trains_on_the_groups_that_it_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
