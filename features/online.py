@@ -37,18 +37,20 @@ thousand jobs of a key.
 
 
 class OnlineHistory:
-    """A history to which runs can be added. Hold `lock` while several lookups must see the same state.
+    """A history to which runs can be added. Hold `lock` for lookups of one state.
 
-    `templates` holds what `features.rows` computed for the parts of keys. For jobs submitted after the latest known
-    submission, lookups are exact up to `GROWTH_ROWS` added rows per cluster; for earlier ones, rows may be dropped.
+    `trace` is the trace of the jobs, None while there are none; `version` counts the runs added so far, `replaced` the
+    rebuilds of the base, each of which frees the memory of the former. `templates` holds what `features.rows` computed
+    for the parts of keys. For jobs submitted after the latest known submission, lookups are exact up to `GROWTH_ROWS`
+    added rows per cluster; for earlier ones, rows may be dropped.
     """
 
     def __init__(self, base: History) -> None:
         self.lock = RLock()
         self._writing = Lock()  # held by one writer while it prepares the next state; readers do not wait for it
-        self._trace = base.trace
-        self._added = 0
-        self._replaced = 0
+        self.trace = base.trace
+        self.version = 0
+        self.replaced = 0
         self._most = base.frame.group_by("cluster").agg(most=pl.len() + GROWTH_ROWS)
         self._empty = empty_timeline()
         self._begin(base, cluster_of_vc(base))
@@ -61,21 +63,6 @@ class OnlineHistory:
         self.templates: dict[tuple[object, Parts], object] = {}
         self._gone: set[int] = set()  # rows of the base whose jobs were running and have since been reported as ended
         self._clusters = clusters
-
-    @property
-    def trace(self) -> str | None:
-        """Return the trace of the jobs, `None` while there are no jobs."""
-        return self._trace
-
-    @property
-    def version(self) -> int:
-        """Return the number of runs added so far."""
-        return self._added
-
-    @property
-    def replaced(self) -> int:
-        """Return how often the base was rebuilt; each rebuild frees the memory of the previous base."""
-        return self._replaced
 
     def cluster_of(self, vc: str | None) -> str | None:
         """Return the cluster with most jobs of a virtual cluster, or in total if it is unknown; None without jobs."""
@@ -127,7 +114,7 @@ class OnlineHistory:
                 return 0
             keys = [keys_of(run) for run in fresh]
             with self.lock:
-                self._trace = fresh[0].trace
+                self.trace = fresh[0].trace
                 self._strike(ended)
                 self.templates.clear()
                 first = self.ledger.size
@@ -136,7 +123,7 @@ class OnlineHistory:
                     for key in of_row:
                         self._fed_under.setdefault(key, []).append(row)
                 self._fed_identities.update(map(identity_of, fresh))
-                self._added += len(fresh)
+                self.version += len(fresh)
             if self.ledger.fed_rows > MAX_FED_ROWS:
                 self._replace(self._folded())
             return len(fresh)
@@ -145,7 +132,7 @@ class OnlineHistory:
         clusters = cluster_of_vc(base)
         with self.lock:
             self._begin(base, clusters)
-            self._replaced += 1
+            self.replaced += 1
 
     def _folded(self) -> History:
         """Return the base and the added rows as one history, cut to the growth limit of each cluster."""
@@ -163,7 +150,7 @@ class OnlineHistory:
         """Return the new runs, and the rows of the base whose jobs they end."""
         fresh: dict[Identity, EndedRun] = {}
         ended = []
-        trace = self._trace
+        trace = self.trace
         for run in runs:
             trace = trace or run.trace
             if run.trace != trace:

@@ -21,14 +21,7 @@ from modelserve.calls.recommendations import recommended
 from modelserve.calls.reservations import reserved
 from modelserve.calls.schedule import scheduled
 from modelserve.contract.calls import PREDICT, CallShape
-from modelserve.contract.feedback import (
-    DriftAnswer,
-    Error,
-    FeedbackAnswer,
-    FeedbackBody,
-    ModeAnswer,
-    ModeChange,
-)
+from modelserve.contract.feedback import DriftAnswer, Error, FeedbackAnswer, FeedbackBody, ModeAnswer, ModeChange
 from modelserve.contract.jobs import RecentAnswer
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelsAnswer
 from modelserve.contract.requests import ModeBody, PredictBody
@@ -39,7 +32,7 @@ from modelserve.learning.modes import read_modes, set_mode
 from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
-from modelserve.store.answer_log import AnswerLog
+from modelserve.store.answers import AnswerLog
 
 __all__ = ["DECISIONS", "Service", "open_service"]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic_core import ErrorDetails
 
-__all__ = ["fault_of", "found_and_expected"]
+__all__ = ["WITHOUT_NUL", "fault_of", "found_and_expected"]
 
 _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "no such field": ("extra_forbidden", "unexpected_keyword_argument"),
@@ -45,6 +45,8 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "valid JSON": ("json_invalid",),
     "a path": ("path_type",),
 }  # fmt: skip
+WITHOUT_NUL: Final = r"^[^\x00]+$"
+"""Pattern of a text that all databases can store."""
 EXPECTED: Final[Mapping[str, str]] = {kind: text for text, kinds in _KINDS.items() for kind in kinds}
 """What was expected, by pydantic's type of error; the error's context fills the braces."""
 
@@ -79,7 +81,7 @@ def _message(fault: ErrorDetails) -> str:
     context = {
         name: f"{value:.15g}" if isinstance(value, float) else value for name, value in fault.get("ctx", {}).items()
     }
-    text = words.format(**context)
+    text = "text without a NUL character" if context.get("pattern") == WITHOUT_NUL else words.format(**context)
     return re.sub(r"\b1 (item|character)s\b", r"1 \1", text)
 
 

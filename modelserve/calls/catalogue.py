@@ -18,13 +18,7 @@ from modelserve.bundle.served import ServedModel
 from modelserve.callers import Caller
 from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, RecentAnswer
-from modelserve.contract.models import (
-    CardAnswer,
-    ImportancesAnswer,
-    ModelFailure,
-    ModelRow,
-    ModelsAnswer,
-)
+from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelFailure, ModelRow, ModelsAnswer
 from modelserve.errors import NotKnown
 from modelserve.loading.models import Snapshot
 from modelserve.store import Store

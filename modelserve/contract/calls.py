@@ -10,13 +10,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from modelserve.contract.feedback import (
-    DriftAnswer,
-    FeedbackAnswer,
-    FeedbackBody,
-    ModeAnswer,
-    ModeChange,
-)
+from modelserve.contract.feedback import DriftAnswer, FeedbackAnswer, FeedbackBody, ModeAnswer, ModeChange
 from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer, RecommendAnswer, WhatIfAnswer
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelsAnswer
 from modelserve.contract.placements import (

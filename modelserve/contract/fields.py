@@ -1,11 +1,13 @@
 """Types of the fields that requests and responses share, and the base class of every response.
 
-Imports only pydantic, so that `modelserve.settings` loads quickly.
+Light, so that `modelserve.settings` loads quickly.
 """
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
+
+from modelserve.wrong_values import WITHOUT_NUL
 
 __all__ = ["Answer", "Guard", "Mode", "Part", "RequestRow", "Text"]
 
@@ -17,18 +19,7 @@ StrictFinite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 """A finite JSON number; text and booleans are rejected."""
 
 
-def _without_nul(text: str) -> str:
-    if "\x00" in text:
-        raise ValueError("found a NUL character, expected text without a NUL character")
-    return text
-
-
-Text = Annotated[
-    str,
-    Field(min_length=1, max_length=256, json_schema_extra={"pattern": r"^[^\x00]+$"}),
-    AfterValidator(_without_nul),
-]
-"""Text without NUL characters, which some databases cannot store."""
+Text = Annotated[str, Field(min_length=1, max_length=256, pattern=WITHOUT_NUL)]
 Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 """An amount of one resource, in cores, GiB or GPUs."""
 

@@ -8,14 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Final, Literal, cast
 
-from pydantic import (
-    AwareDatetime,
-    BeforeValidator,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AwareDatetime, BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticKnownError
 from pydantic_core.core_schema import ErrorType
 

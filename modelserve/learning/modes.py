@@ -5,14 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from modelserve.callers import Caller
-from modelserve.contract.feedback import (
-    BrakeHeld,
-    Hours,
-    ModeAnswer,
-    ModeChange,
-    ModeHeld,
-    Realised,
-)
+from modelserve.contract.feedback import BrakeHeld, Hours, ModeAnswer, ModeChange, ModeHeld, Realised
 from modelserve.contract.fields import Mode
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest

@@ -44,16 +44,7 @@ from pipelines.studies.shrinking.arms import (
     unguarded,
 )
 from pipelines.studies.shrinking.runs import GNN, TYPES, WITH, drawn, populations, weights_of
-from pipelines.studies.study import (
-    Context,
-    Findings,
-    Row,
-    Study,
-    option,
-    seed_option,
-    seeds_option,
-    trace_option,
-)
+from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option, trace_option
 from scheduler_core.cluster import paper_machines
 from scheduler_core.gangs import Sharing
 from scheduler_core.queueing import Discipline

@@ -16,8 +16,7 @@ from modelserve.scopes import Scope
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
-from modelserve.store.answer_log import AnswerLog
-from modelserve.store.answers import AnswerRecord
+from modelserve.store.answers import AnswerLog, AnswerRecord
 from modelserve.store.finished import Finished
 
 NOW = 1_600_000_000.0

@@ -28,16 +28,7 @@ from pipelines.studies.cost.simulation import (
 from pipelines.studies.cost.workload import GPUS_ON_A_NODE, Speeds, cluster, speeds_of, stretch, submitted
 from pipelines.studies.energy import gavel_throughputs, recorded_hours
 from pipelines.studies.recorded import in_a_row, recorded_jobs
-from pipelines.studies.study import (
-    Context,
-    Findings,
-    Row,
-    Study,
-    energy_option,
-    option,
-    seed_option,
-    seeds_option,
-)
+from pipelines.studies.study import Context, Findings, Row, Study, energy_option, option, seed_option, seeds_option
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.planning.lookahead import ITERATIONS
 from scheduler_core.types import FloatArray

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from modelserve.store import Store, answer_log, answers
-from modelserve.store.answer_log import AnswerLog
+from modelserve.store import Store, answers
 from modelserve.store.answers import (
+    AnswerLog,
     AnswerRecord,
     named_answers,
     newest_answers,
@@ -78,7 +78,7 @@ def test_the_writer_writes_soon_and_without_being_stopped(store: Store) -> None:
 
 
 def test_only_the_newest_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_log, "PRUNE_EVERY", 10)
+    monkeypatch.setattr(answers, "PRUNE_EVERY", 10)
     log = log_of(store, 25)
     for number in range(300):
         log.put(record(number))
@@ -92,7 +92,7 @@ def test_only_the_newest_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_heavy_answers_go_by_their_weight(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_log, "PRUNE_EVERY_BYTES", 4 * 100_000)
+    monkeypatch.setattr(answers, "PRUNE_EVERY_BYTES", 4 * 100_000)
     log = log_of(store, 1_000, kept_bytes=1_000_000)
     for number in range(30):
         log.put(record(number, response=os.urandom(100_000)))
@@ -144,7 +144,7 @@ def test_a_log_that_keeps_nothing_writes_nothing(store: Store) -> None:
 
 
 def test_a_full_queue_drops_and_counts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_log, "WAITING", 3)
+    monkeypatch.setattr(answers, "WAITING", 3)
     log = log_of(store, 100)
 
     taken = [log.put(record(number)) for number in range(5)]
