@@ -18,14 +18,7 @@ from features.build import build
 from features.history import History
 from features.sets import named
 
-__all__ = [
-    "BASE_FEATURES",
-    "HISTORY_FORECASTS",
-    "PRIOR_LOG_S",
-    "Referenced",
-    "build_referenced",
-    "relative_columns",
-]
+__all__ = ["BASE_FEATURES", "HISTORY_FORECASTS", "PRIOR_LOG_S", "Referenced", "build_referenced", "relative_columns"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -1,7 +1,6 @@
 """Upper bounds on the peak use of similar jobs, stored in a usage model's card."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
@@ -9,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scheduler_core.types import FloatArray, IntArray, Job
 
-__all__ = ["OWN_RUNS", "PARAMETER_SERVER", "SIMILAR_ROOM", "Alike", "Evidence", "alike_key", "held"]
+__all__ = ["OWN_RUNS", "PARAMETER_SERVER", "SIMILAR_ROOM", "Alike", "alike_key", "held"]
 
 HARD: Final = ("mem_gib", "gpu_mem_gib")
 """Usage targets whose allocation kills the job if too small. For them `held` takes the larger of two bounds."""
@@ -76,19 +75,12 @@ def alike_key(role: str, request: Sequence[float | None]) -> Key:
     return (role, cpu_cores, mem_gib, gpus)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """Measurements of the groups of n jobs: runs (n,), and extremes (n, 5) as in `features.rows`, NaN if unknown.
-
-    The extremes are the largest peaks of `HARD`, then the usual request of each resource.
-    """
-
-    runs: IntArray
-    extremes: FloatArray | None = None
-
-
 def held(
-    found: Mapping[Key, Alike], jobs: Sequence[Job], use: Mapping[str, FloatArray], evidence: Evidence
+    found: Mapping[Key, Alike],
+    jobs: Sequence[Job],
+    use: Mapping[str, FloatArray],
+    runs: IntArray,
+    extremes: FloatArray | None = None,
 ) -> tuple[dict[str, FloatArray], IntArray]:
     """Return by target upper bounds (n,) on the use of jobs, and the number of measured runs or groups behind each.
 
@@ -99,11 +91,12 @@ def held(
     least the largest measured peak.
 
     `found` holds the bounds of similar jobs by `alike_key`, `use` the predicted upper quantile of use (n,) by
-    target, `evidence` what was measured of each job's own group and role.
+    target. `runs` (n,) counts the measured runs of each job's own group and role, `extremes` (n, 5) are as in
+    `features.rows`: the largest peaks of `HARD` first.
     """
     bounds = [found.get(alike_key(job.role, job.request.row())) for job in jobs]
-    own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, evidence.runs)
-    peaks = {} if evidence.extremes is None else dict(zip(HARD, evidence.extremes.T, strict=False))
+    own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, runs)
+    peaks = {} if extremes is None else dict(zip(HARD, extremes.T, strict=False))
     known = own_runs >= OWN_RUNS
     requested = np.array([job.request.cpu_cores for job in jobs])
     answers = {}

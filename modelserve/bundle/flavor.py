@@ -14,8 +14,8 @@ import polars as pl
 from features.online import JobAsked, OnlineHistory
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.bundle import Bundle, read_bundle
-from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
-from modelserve.bundle.served import ServedModel, calibrated_run_times, calibrated_use
+from modelserve.bundle.card import USAGE_TARGETS
+from modelserve.bundle.served import ServedModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,13 +73,11 @@ class BundleModel:
 
         card, model = self.bundle.card, self._model
         seen = model.look(self._asked(pl.from_pandas(jobs)))
-        outputs = seen.outputs or model.outputs(seen.matrix)
         if card.kind == "runtime":
-            times = calibrated_run_times(card, outputs[RUNTIME_TARGET], seen.base_log_s)
+            times = model.run_times(seen)
             answers = [times.p50, times.p90]
         else:
-            unknown = np.full(len(jobs), np.nan)
-            use = {target: calibrated_use(card, target, raw) for target, raw in outputs.items()}
+            use, unknown = model.use(seen), np.full(len(jobs), np.nan)
             answers = [use.get(target, unknown) for target in USAGE_TARGETS]
         return pd.DataFrame(dict(zip(OUTPUTS[card.kind], answers, strict=True)), index=jobs.index)
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from features.errors import FeatureError
 from features.online import JobAsked, OnlineHistory
-from modelserve.bundle.alike import Evidence, held
+from modelserve.bundle.alike import held
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card
-from modelserve.bundle.served import Scored, ServedModel, calibrated_run_times, calibrated_use
+from modelserve.bundle.served import Scored, ServedModel, calibrated_run_times
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
@@ -101,12 +101,10 @@ class ModelPredictor(ABC):
         raw = self.attempt(model, lambda: model.changed(asked, seen.matrix, rows, requests, seen.outputs))
         return calibrated_run_times(model.bundle.card, raw, seen.base_log_s[rows])
 
-    def use(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
+    def use(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[dict[str, FloatArray], Scored]:
         """Return upper bounds (n,) on the use of jobs by target, and what was measured of similar jobs."""
         _, seen = self.rows(model, jobs)
-        card, raw = model.bundle.card, self.attempt(model, lambda: model.outputs(seen.matrix))
-        use = {target: calibrated_use(card, target, raw[target]) for target in card.targets}
-        return use, Evidence(runs=seen.runs, extremes=seen.extremes)
+        return self.attempt(model, lambda: model.use(seen)), seen
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
@@ -129,15 +127,13 @@ class ModelPredictor(ABC):
         runs, usual = np.zeros(len(jobs), dtype=np.int64), np.full((len(jobs), len(RESOURCES)), np.nan)
         for model, members in self.by_model("usage", jobs):
             mine, card = [jobs[i] for i in members], model.bundle.card
-            answer, evidence = self.use(model, mine)
-            seen = evidence.runs
+            answer, seen = self.use(model, mine)
+            behind = seen.runs
             if card.alike_by_key is not None:
-                answer, seen = held(card.alike_by_key, mine, answer, evidence)
+                answer, behind = held(card.alike_by_key, mine, answer, seen.runs, seen.extremes)
             for target, values in answer.items():
                 use[target][members] = values
-            runs[members] = seen
-            if evidence.extremes is not None:
-                usual[members] = evidence.extremes[:, -len(RESOURCES) :]
+            runs[members], usual[members] = behind, seen.extremes[:, -len(RESOURCES) :]
         return PeakUse(runs=runs, usual=usual, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:

@@ -175,6 +175,19 @@ class ServedModel:
         """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration."""
         return tree_outputs(self.bundle.forests[target], matrix)
 
+    def run_times(self, seen: Scored) -> RunTimes:
+        """Return the run times of jobs in seconds, with their own requests."""
+        return calibrated_run_times(self.bundle.card, self.scored(seen)[RUNTIME_TARGET], seen.base_log_s)
+
+    def use(self, seen: Scored) -> dict[str, FloatArray]:
+        """Return upper bounds (n,) on the use of jobs per instance by target."""
+        card = self.bundle.card
+        return {target: calibrated_use(card, target, raw) for target, raw in self.scored(seen).items()}
+
+    def scored(self, seen: Scored) -> Mapping[str, FloatArray]:
+        """Return the outputs (n, outputs) of every target's trees for jobs, before calibration."""
+        return self.outputs(seen.matrix) if seen.outputs is None else seen.outputs
+
     def basis(self, counts: Sequence[int]) -> tuple[str, int]:
         """Return what a run time comes from, as `basis_of`, given its numbers of ended jobs (3,)."""
         start = self.learning.start

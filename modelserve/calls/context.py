@@ -24,7 +24,7 @@ from modelserve.loading.models import Snapshot
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.types import FloatArray, Job, Predictor
+from scheduler_core.types import Job, Predictor
 
 __all__ = ["Answered", "RequestContext", "record_of"]
 
@@ -93,10 +93,6 @@ class RequestContext:
         seen = self.attempt(model, lambda: model.look(asked))
         self.scored.append(seen)
         return seen
-
-    def outputs(self, model: ServedModel, seen: Scored) -> Mapping[str, FloatArray]:
-        """Return the outputs (n, outputs) of every target's trees for feature rows, before calibration."""
-        return self.attempt(model, lambda: model.outputs(seen.matrix) if seen.outputs is None else seen.outputs)
 
     def attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
         """Do a model's work; if it fails, now or before in this call, raise `PredictorUnavailable`."""

@@ -63,7 +63,8 @@ def explain_job(context: RequestContext, body: ExplainBody) -> Answered:
     if model is not None:
         try:
             seen = context.rows(model, [context.asked(body.job, model.history)])
-            shares = shares_of(model, seen, body.quantile, context.outputs(model, seen)[RUNTIME_TARGET])
+            raw = context.attempt(model, lambda: model.scored(seen))[RUNTIME_TARGET]
+            shares = shares_of(model, seen, body.quantile, raw)
             if shares is None:
                 response |= {"reason": "no_model", "note": f"{model.reference} answers no {body.quantile}"}
             else:

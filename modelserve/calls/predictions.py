@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 
 from features.online import JobAsked
-from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
+from modelserve.bundle.card import USAGE_TARGETS
 from modelserve.bundle.predictor import Kind, ModelPredictor
-from modelserve.bundle.served import ServedModel, calibrated_run_times, calibrated_use
+from modelserve.bundle.served import ServedModel
 from modelserve.calls.context import Answered, RequestContext, Values, finite, moment, written
 from modelserve.calls.recommendations import jobs_of
 from modelserve.contract.jobs import MissingReason
@@ -85,8 +85,7 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: S
 
 def _run_times(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked], *, counted: bool) -> list[Part]:
     seen = context.rows(model, asked)
-    raw = context.outputs(model, seen)[RUNTIME_TARGET]
-    times = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
+    times = context.attempt(model, lambda: model.run_times(seen))
     measured = seen.runs.tolist() if counted else [0] * len(asked)
     rows = zip(times.p50.tolist(), times.p90.tolist(), measured, seen.evidence.tolist(), strict=True)
     return [
@@ -97,9 +96,8 @@ def _run_times(context: RequestContext, model: ServedModel, asked: Sequence[JobA
 
 def _peak_use(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked]) -> list[Part]:
     seen = context.rows(model, asked)
-    use = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
-    for target, raw in context.outputs(model, seen).items():
-        use[target] = calibrated_use(model.bundle.card, target, raw)
+    unknown = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
+    use = unknown | context.attempt(model, lambda: model.use(seen))
     use["mem_gib"] = np.fmax(use["mem_gib"], [context.memory_floor_gib(job) for job in asked])
     columns = [use[target].tolist() for target in USAGE_TARGETS]
     rows = zip(zip(*columns, strict=True), seen.runs.tolist(), strict=True)

@@ -19,9 +19,8 @@ import numpy as np
 
 from features.online import JobAsked
 from features.vocabulary import ROLE_WHOLE_JOB
-from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import Kind, of_job
-from modelserve.bundle.served import ServedModel, calibrated_run_times, calibrated_use
+from modelserve.bundle.served import ServedModel
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import EARLIEST, FeedbackAnswer, FeedbackBody, FeedbackResult
 from modelserve.contract.requests import JobIdentity
@@ -214,21 +213,14 @@ def scored_in_hindsight(rows: Sequence[Finished], snapshot: Snapshot) -> list[Fi
 
 def _run_times(model: ServedModel, asked: Sequence[JobAsked]) -> Figures:
     seen = model.look(asked)
-    raw = (seen.outputs or model.outputs(seen.matrix))[RUNTIME_TARGET]
-    answer = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
+    answer = model.run_times(seen)
     forecasts = [None] * len(asked) if seen.forecasts is None else [json.dumps(row) for row in seen.forecasts.tolist()]
-    of_model = [model.reference] * len(asked)
-    return {
-        "run_time_model": of_model,
-        "p50_s": _known(answer.p50),
-        "p90_s": _known(answer.p90),
-        "forecasts": forecasts,
-    }
+    known = {"p50_s": _known(answer.p50), "p90_s": _known(answer.p90)}
+    return {"run_time_model": [model.reference] * len(asked), **known, "forecasts": forecasts}
 
 
 def _peaks(model: ServedModel, asked: Sequence[JobAsked]) -> Figures:
-    outputs, card = model.outputs(model.look(asked).matrix), model.bundle.card
-    peaks = {f"peak_{target}": _known(calibrated_use(card, target, raw)) for target, raw in outputs.items()}
+    peaks = {f"peak_{target}": _known(use) for target, use in model.use(model.look(asked)).items()}
     return {"usage_model": [model.reference] * len(asked), **peaks}
 
 

@@ -12,23 +12,9 @@ from modelserve.amounts import SLACK
 from modelserve.store.store import CHANGES, Store
 
 __all__ = [
-    "BELIEVED",
-    "OOM",
-    "RESOURCES",
-    "TRUSTS",
-    "Finished",
-    "Identity",
-    "Outcome",
-    "ScoredBy",
-    "Stored",
-    "Trust",
-    "named_finished",
-    "newest_finished",
-    "past_of",
-    "reports_of",
-    "scored_between",
-    "totals",
-]
+    "BELIEVED", "OOM", "RESOURCES", "TRUSTS", "Finished", "Identity", "Outcome", "ScoredBy", "Stored", "Trust",
+    "named_finished", "newest_finished", "past_of", "reports_of", "scored_between", "totals",
+]  # fmt: skip
 
 Trust = Literal["shown", "bounded", "believed"]
 """How far a report of a finished job counts (`modelserve.learning.feedback`); stored as its `kind`."""

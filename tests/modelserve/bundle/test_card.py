@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from modelserve.bundle.alike import MANY_RUNS, OWN_RUNS, Alike, Evidence, held
+from modelserve.bundle.alike import MANY_RUNS, OWN_RUNS, Alike, held
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card
 from scheduler_core.types import Job, PeakUse, Request
@@ -26,7 +26,7 @@ def said(**changed: float) -> dict[str, np.ndarray]:
 
 
 def test_cpu_and_gpu_are_the_bound_and_memory_the_larger_of_bound_and_model() -> None:
-    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=9.0, gpu_mem_gib=0.5), Evidence(runs=np.array([4])))
+    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=9.0, gpu_mem_gib=0.5), np.array([4]))
 
     assert {target: values.tolist() for target, values in use.items()} == {
         "cpu_cores": [2.0],
@@ -39,7 +39,7 @@ def test_cpu_and_gpu_are_the_bound_and_memory_the_larger_of_bound_and_model() ->
 
 @pytest.mark.parametrize(("own", "mem_gib", "gpu_mem_gib"), [(MANY_RUNS, 3.0, 3.9), (MANY_RUNS - 1, 4.0, 6.0)])
 def test_a_group_measured_often_speaks_for_itself_with_room(own: int, mem_gib: float, gpu_mem_gib: float) -> None:
-    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), Evidence(runs=np.array([own])))
+    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), np.array([own]))
 
     assert {target: values.tolist() for target, values in use.items()} == {
         "cpu_cores": [pytest.approx(3.3)],
@@ -54,7 +54,7 @@ def test_a_group_measured_often_speaks_for_itself_with_room(own: int, mem_gib: f
 def test_memory_is_at_least_the_largest_measured_peak(runs: int, expected: float) -> None:
     extremes = np.array([[11.0 if runs else np.nan, *[np.nan] * 4]])
 
-    use, _ = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), Evidence(runs=np.array([runs]), extremes=extremes))
+    use, _ = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), np.array([runs]), extremes)
 
     assert use["mem_gib"].tolist() == [expected]
     assert use["cpu_cores"].tolist() == [pytest.approx(3.3) if runs == OWN_RUNS else 2.0]
@@ -62,13 +62,13 @@ def test_memory_is_at_least_the_largest_measured_peak(runs: int, expected: float
 
 @pytest.mark.parametrize(("predicted", "bound"), [(4.0, 4.4), (5.9, 6.0), (6.0, 6.0), (7.0, 7.7)])
 def test_the_room_of_cpu_alone_exceeds_no_request(predicted: float, bound: float) -> None:
-    use, _ = held({}, [asked()], said(cpu_cores=predicted), Evidence(runs=np.array([OWN_RUNS])))
+    use, _ = held({}, [asked()], said(cpu_cores=predicted), np.array([OWN_RUNS]))
 
     assert use["cpu_cores"].tolist() == pytest.approx([bound])
 
 
 def test_sensors_of_parameter_servers_say_nothing() -> None:
-    use, runs = held({}, [asked(role="ps")], said(), Evidence(runs=np.array([400])))
+    use, runs = held({}, [asked(role="ps")], said(), np.array([400]))
 
     assert all(np.isnan(values).all() for values in use.values())
     assert runs.tolist() == [0]
@@ -76,7 +76,7 @@ def test_sensors_of_parameter_servers_say_nothing() -> None:
 
 @pytest.mark.parametrize("changed", [{"role": "ps"}, {"request": replace(ASKED, gpus=0.25)}])
 def test_without_anybody_alike_nothing_is_known(changed: dict[str, object]) -> None:
-    use, runs = held({SEEN.key: SEEN}, [asked(**changed)], said(), Evidence(runs=np.array([0])))
+    use, runs = held({SEEN.key: SEEN}, [asked(**changed)], said(), np.array([0]))
 
     assert all(np.isnan(values).all() for values in use.values())
     assert runs.tolist() == [0]
@@ -88,7 +88,7 @@ def test_few_runs_of_its_own_group_are_evidence_beside_groups_alike(
 ) -> None:
     found = {} if groups is None else {SEEN.key: SEEN.model_copy(update={"groups": groups})}
 
-    _, runs = held(found, [asked()], said(), Evidence(runs=np.array([own_runs])))
+    _, runs = held(found, [asked()], said(), np.array([own_runs]))
 
     assert runs.tolist() == [stands_behind]
 
