@@ -95,12 +95,7 @@ class Mirrored:
     detail: str = ""
 
 
-def mirror(
-    tracking_uri: str,
-    folder: Path,
-    *,
-    verified: Verified | None = None,
-) -> list[Mirrored]:
+def mirror(tracking_uri: str, folder: Path, *, verified: Verified | None = None) -> list[Mirrored]:
     """Copy the champion of every registered model to `<folder>/<name>/<version>/`, and write the pointers.
 
     If one fails, the others are still copied, and its former version stays in place. If a registered model lost the
@@ -145,12 +140,7 @@ def _champions(client: Any) -> Iterator[tuple[str, str]]:
 
 
 def _mirror_one(
-    client: Any,
-    uri: str,
-    folder: Path,
-    wanted: tuple[str, str],
-    verified: Verified,
-    histories: dict[str, History],
+    client: Any, uri: str, folder: Path, wanted: tuple[str, str], verified: Verified, histories: dict[str, History]
 ) -> Mirrored:
     name, version = wanted
     try:

@@ -82,10 +82,7 @@ def recommend(
 
 
 def jobs_of(
-    rows: Sequence[JobRow],
-    predictor: ModelPredictor,
-    trace: str,
-    now: datetime | None,
+    rows: Sequence[JobRow], predictor: ModelPredictor, trace: str, now: datetime | None
 ) -> tuple[list[Job], list[Sources]]:
     """Return the jobs with the models that predict them; `trace` is the trace of jobs that name none.
 

@@ -127,11 +127,7 @@ def _at_least(amounts: Amounts, requests: FloatArray, least: FloatArray) -> Amou
 
 
 def _answers(
-    rows: Sequence[RunningJob],
-    made: Amounts,
-    found: Measured,
-    reasons: Sequence[str],
-    brakes: Sequence[str | None],
+    rows: Sequence[RunningJob], made: Amounts, found: Measured, reasons: Sequence[str], brakes: Sequence[str | None]
 ) -> Iterator[Values]:
     """Yield the response about each job except its id and mode; NaN and infinity become null when it is written."""
     of = found.known

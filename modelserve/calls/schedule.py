@@ -27,13 +27,7 @@ def scheduled(context: RequestContext, body: ScheduleBody) -> Answered:
     return replace(told, body=response, counts={**told.counts, **counts_of(rows)})
 
 
-def schedule(
-    body: ScheduleBody,
-    predictor: ModelPredictor,
-    *,
-    trace: str,
-    now: datetime | None = None,
-) -> list[Values]:
+def schedule(body: ScheduleBody, predictor: ModelPredictor, *, trace: str, now: datetime | None = None) -> list[Values]:
     """Shrink and place the jobs of a cluster without the service; every target is applied.
 
     `trace` and `now` are as in `jobs_of`. The rows have the keys of `contract.placements.Scheduled` that

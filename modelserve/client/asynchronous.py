@@ -79,12 +79,7 @@ class AsyncClient:
         Maximum number of jobs in one call. Longer lists are sent in parts; their answers are joined in order.
     """
 
-    def __init__(
-        self,
-        *addresses: str,
-        jobs_per_call: int = JOBS_PER_CALL,
-        **options: Unpack[Options],
-    ) -> None:
+    def __init__(self, *addresses: str, jobs_per_call: int = JOBS_PER_CALL, **options: Unpack[Options]) -> None:
         if not 1 <= jobs_per_call <= MAX_JOBS:
             raise BadRequest(f"client: found jobs_per_call={jobs_per_call}, expected 1 to {MAX_JOBS}")
         self.jobs_per_call = jobs_per_call
@@ -115,11 +110,7 @@ class AsyncClient:
         return said
 
     async def predictions(
-        self,
-        jobs: Jobs,
-        *,
-        trace: str | None = None,
-        outputs: Sequence[Literal["run_time", "peak_use"]] | None = None,
+        self, jobs: Jobs, *, trace: str | None = None, outputs: Sequence[Literal["run_time", "peak_use"]] | None = None
     ) -> list[Prediction]:
         """Predict the run time and peak resource use of jobs; answers are in the order of the jobs."""
         return await self._each(calls.PREDICT, jobs, trace=trace, outputs=outputs)

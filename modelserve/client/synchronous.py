@@ -105,12 +105,7 @@ class Client:
     (True, 'predictor_unavailable')
     """
 
-    def __init__(
-        self,
-        *addresses: str,
-        jobs_per_call: int = JOBS_PER_CALL,
-        **options: Unpack[Options],
-    ) -> None:
+    def __init__(self, *addresses: str, jobs_per_call: int = JOBS_PER_CALL, **options: Unpack[Options]) -> None:
         make = partial(AsyncClient, *addresses, jobs_per_call=jobs_per_call, **options)
         self._shown = f"{type(self).__name__}({', '.join(map(repr, addresses))})"
         self._thread = LoopThread(make)

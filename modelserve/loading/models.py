@@ -161,13 +161,7 @@ class ModelSet:
     have the same history file share one `OnlineHistory`. Before a new history is used, the runs in `past` are added.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        past: Callable[[str], Iterable[EndedRun]],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, folder: Path, *, past: Callable[[str], Iterable[EndedRun]], clock: Callable[[], float]) -> None:
         self._folder = folder
         self._clock = clock
         self._seen: dict[str, Mark] = {}

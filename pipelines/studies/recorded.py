@@ -123,14 +123,7 @@ def learned(
 
 
 def _period(
-    examples: Examples,
-    wanted: BoolArray,
-    begin: datetime,
-    end: datetime,
-    recipe: Recipe,
-    *,
-    seed: int,
-    nthread: int,
+    examples: Examples, wanted: BoolArray, begin: datetime, end: datetime, recipe: Recipe, *, seed: int, nthread: int
 ) -> tuple[IntArray, FloatArray]:
     """Return the `wanted` rows (k,) submitted in [begin, end), and p50 in seconds by a model cut at `begin`."""
     split = time_later(examples.jobs, until=begin)

@@ -25,15 +25,7 @@ Axis = tuple[str, str, str]
 """A column (as `name:Q`, `name:N`), the axis title, and the number format (`%`, `d`, or empty)."""
 
 
-def chart(
-    rows: pl.DataFrame,
-    *,
-    x: Axis,
-    y: Axis,
-    panel: str,
-    title: str,
-    of: Sequence[str],
-) -> alt.TopLevelMixin:
+def chart(rows: pl.DataFrame, *, x: Axis, y: Axis, panel: str, title: str, of: Sequence[str]) -> alt.TopLevelMixin:
     """Draw `y` over `x`, lines over numbers and points over names: a colour an arm, a panel a value of `panel`.
 
     If the rows have the ends of `y`'s interval (`_lo`, `_hi`), they are drawn. `of` is the subtitle.
