@@ -30,7 +30,6 @@ from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.shared.inputs import Load, Reserving, load_of
 from pipelines.simulation.shared.variation import VARIATIONS
-from pipelines.simulation.simulate import ALL
 from pipelines.simulation.workloads import Gangs, arriving, as_requested, gangs_of
 from pipelines.studies.compare import ARM, clopper_pearson, compare, mean, ratio
 from pipelines.studies.shrinking.arms import (
@@ -43,7 +42,7 @@ from pipelines.studies.shrinking.arms import (
     sizing,
     unguarded,
 )
-from pipelines.studies.shrinking.runs import GNN, TYPES, WITH, drawn, populations, weights_of
+from pipelines.studies.shrinking.runs import TYPES, WITH, drawn, populations, weights_of
 from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option, trace_option
 from scheduler_core.cluster import paper_machines
 from scheduler_core.gangs import Sharing
@@ -111,7 +110,7 @@ ARMS: Final[Mapping[str, Arm]] = {
 
 MAIN: Final = ("default", "ideal")
 PLACE: Final = ("mix", "sharing", "variation")
-"""Columns within which arms are compared. `mix` is `all` if jobs are drawn uniformly."""
+"""Columns within which arms are compared."""
 
 NOTES: Final = (
     "how use varies within a run is assumed: see `Variation` in pipelines/simulation/shared/variation.py",
@@ -155,6 +154,7 @@ def run_study(config: Config, context: Context) -> Findings:
     arms = [arm for arm in ARMS if not config.arm or arm in (*config.arm, REQUESTED, ORACLE)]
     lake, name = context.lake(), context.trace(config.trace)
     jobs, usage = (lake.table(table, name).collect() for table in ("jobs", "usage"))
+    jobs = jobs.filter(pl.col("task_type").is_in(TYPES))
     pool, notes = measured_jobs(jobs, usage)
     trace, predictor = trace_of(pool.jobs), None
     if any(ARMS[arm].predicts for arm in arms):
@@ -176,22 +176,11 @@ def run_study(config: Config, context: Context) -> Findings:
 
 
 def measured_jobs(jobs: pl.DataFrame, usage: pl.DataFrame) -> tuple[Pool, list[str]]:
-    """Return the measured jobs of canonical tables, and notes.
-
-    If there are measured jobs of cv, nlp and ctr, only the task types of the paper's mix are in the pool.
-    """
-    pool, how = job_pool(jobs, usage), "drawn uniformly, because cv, nlp or ctr of the paper's mix is missing"
-    if _has_mix(pool):
-        measured = len(pool.jobs)
-        pool = job_pool(jobs.filter(pl.col("task_type").is_in(TYPES)), usage)
-        others = measured - len(pool.jobs)
-        how = "drawn in the paper's mix" + (f"; {others} of other task types are left out" if others else "")
+    """Return the measured jobs of the task types of the paper's mix, and notes."""
+    pool = job_pool(jobs, usage)
     left = ", ".join(f"{count} {why}" for why, count in pool.dropped.items() if count)
-    return pool, [f"{len(pool.jobs)} measured jobs, {how}", *([f"not in the pool: {left}"] if left else [])]
-
-
-def _has_mix(pool: Pool) -> bool:
-    return {kind for kind in TYPES if kind != GNN} <= {entry.job.task_type for entry in pool.jobs}
+    notes = [f"{len(pool.jobs)} measured jobs, drawn in the paper's mix"]
+    return pool, [*notes, *([f"not in the pool: {left}"] if left else [])]
 
 
 def _predictor(
@@ -202,8 +191,6 @@ def _predictor(
         return None, "arms that need models were not run"
     if unended := pool.frame.filter(~has_ended()).height:
         return None, f"arms that need models were not run: {unended} measured jobs have no end_ts, or still run"
-    if _has_mix(pool):
-        jobs = jobs.filter(pl.col("task_type").is_in(TYPES))
     options = {"folds": config.folds, "seed": config.seed, "nthread": context.threads}
     try:
         fitted = crossfit(pool, jobs, usage, talk=context.talk, **options)
@@ -217,7 +204,7 @@ class Plan:
     """What every arm is simulated in: jobs, the populations by mix, and the combinations of settings."""
 
     pool: Pool
-    mixes: Mapping[str, tuple[IntArray, Mapping[str, float] | None]]
+    mixes: Mapping[str, tuple[IntArray, Mapping[str, float]]]
     gangs: Gangs
     load: Load
     settings: Sequence[tuple[Sharing, str]]
@@ -233,11 +220,9 @@ def simulated(
     # A drawn job completes, even if the recorded job failed.
     gangs = replace(working, fails=np.zeros_like(working.fails))
     inputs = sizing(pool, predictor or oracle_of(pool), ShrinkPolicy())
-    mixes: dict[str, tuple[IntArray, Mapping[str, float] | None]] = {ALL: (np.arange(len(pool.jobs)), None)}
-    if _has_mix(pool):
-        mixes = {
-            "gnn" if gnn == WITH else "no-gnn": (members, weights_of(gnn)) for gnn, members in populations(pool).items()
-        }
+    mixes = {
+        "gnn" if gnn == WITH else "no-gnn": (members, weights_of(gnn)) for gnn, members in populations(pool).items()
+    }
     settings = product(config.sharing or ("pooled", "devices"), config.variation or MAIN)
     plan = Plan(
         pool=pool,

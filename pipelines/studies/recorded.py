@@ -1,4 +1,4 @@
-"""Jobs of a trace with run times predicted from earlier months: the recorded jobs of the carbon and cost studies.
+"""Jobs of a trace with run times predicted from earlier months: the recorded jobs of the cost study.
 
 The jobs of a month are predicted by a model trained only on jobs that ended before that month. Histories contain only
 jobs whose recorded end is before the submission.
@@ -23,9 +23,6 @@ from pipelines.models.splits import time_later
 from pipelines.studies.study import Context
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-PREDICTED, ORACLE = "predicted", "oracle"
-"""Columns of run times: predicted, and as recorded."""
-
 MOST_RUN: Final = timedelta(days=3)
 """Maximum run time; longer jobs are left out, because one would outlast all others of a sample."""
 
@@ -44,7 +41,7 @@ def recorded_jobs(
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Read a trace's jobs, and predict each run time from jobs that ended before its month.
 
-    Return the columns `submit_s, gpus, run_s, predicted, oracle`, by submission, and notes. Raise LakeError if the
+    Return the columns `submit_s, gpus, run_s, predicted`, by submission, and notes. Raise LakeError if the
     trace has fewer than `least` suitable jobs.
     """
     lake, trace = context.lake(), context.trace(name)
@@ -66,7 +63,6 @@ def recorded_jobs(
         gpus=gpus.cast(pl.Int64),
         run_s=pl.col("run_s").cast(pl.Float64),
         predicted=pl.Series(np.maximum(np.where(np.isnan(learnt), without, learnt), 1.0)),
-        oracle=pl.col("run_s").cast(pl.Float64).clip(1.0),
     ).filter(pl.col("submit_ts") >= since, pl.col("gpus") <= most_gpus)
     if len(frame) < least:
         raise LakeError(f"{trace} has {len(frame)} jobs that suit, expected {least}; lower --jobs")

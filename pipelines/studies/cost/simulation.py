@@ -164,7 +164,6 @@ class Outcome:
     """Result of a run: ends of the jobs (J,), and cost."""
 
     finish_s: FloatArray
-    tardiness_s: FloatArray
     tardiness_usd: float
     energy_usd: float
     restarts: int
@@ -234,7 +233,6 @@ def _outcome(jobs: SubmittedJobs, site: Site, state: Progress, spans: tuple[Span
     tardiness_s = np.maximum(state.finish_s - jobs.due_s, 0.0)
     return Outcome(
         finish_s=state.finish_s,
-        tardiness_s=tardiness_s,
         tardiness_usd=float(jobs.weight_usd_per_s @ tardiness_s),
         energy_usd=float(watts @ hours_usd),
         restarts=int(state.changes.sum()),

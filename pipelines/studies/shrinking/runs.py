@@ -138,10 +138,10 @@ def weights_of(gnn: str, mix: str = PAPER) -> Mapping[str, float]:
 
 
 def drawn(
-    pool: Pool, members: IntArray, mix: Mapping[str, float] | None, rate_per_h: float, horizon_s: float, seed: int
+    pool: Pool, members: IntArray, mix: Mapping[str, float], rate_per_h: float, horizon_s: float, seed: int
 ) -> Arrivals:
-    """Return Poisson arrivals of members of the pool in a mix of task types, or uniformly if `mix` is None."""
-    kinds = [pool.jobs[row].job.task_type if mix else ALL for row in members.tolist()]
+    """Return Poisson arrivals of members of the pool in a mix of task types."""
+    kinds = [pool.jobs[row].job.task_type for row in members.tolist()]
     rng = np.random.default_rng(seed)
     draws = poisson_draws(kinds, rate_per_h=rate_per_h, horizon_s=horizon_s, rng=rng, mix=mix)
     return Arrivals(devices=ALL, seed=seed, at_s=draws.at_s, picks=members[draws.picks])

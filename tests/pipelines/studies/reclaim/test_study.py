@@ -120,13 +120,9 @@ def test_there_is_a_row_per_mix_and_arm() -> None:
         assert 0.0 <= float(str(row["share"])) < 1.5
 
 
-def test_jobs_without_the_types_of_the_mix_are_drawn_uniformly() -> None:
-    found = run_study(small(), context(task_type=pl.lit("other")))
-
-    assert [(row["mix"], row["arm"]) for row in rows_of(found)] == [
-        ("all", arm) for arm in ("requested", "reclaim", "oracle")
-    ]
-    assert "drawn uniformly" in found.notes[1]
+def test_jobs_without_the_types_of_the_mix_are_refused() -> None:
+    with pytest.raises(BadUsage, match="the pool has no cv, nlp, ctr job"):
+        run_study(small(), context(task_type=pl.lit("other")))
 
 
 @pytest.mark.slow
