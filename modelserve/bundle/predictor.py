@@ -1,6 +1,6 @@
 """Predictions for Algorithm 1, from models in this process; implements `scheduler_core.types.Predictor`.
 
-`InProcessPredictor` predicts from bundles; the predictor of a call to the service is in `modelserve.calls.context`.
+`InProcessPredictor` predicts from bundles; in the service, the context of a call does (`modelserve.calls.context`).
 """
 
 from abc import ABC, abstractmethod

@@ -1,6 +1,6 @@
 """The context of one call: its models, feature rows and learned rules, and the record of its answer for the log.
 
-Also converts jobs to the form from which features are built, and predicts for Algorithm 1 (`LivePredictor`).
+The context is the predictor of Algorithm 1 for the jobs of its call.
 """
 
 import math
@@ -54,13 +54,13 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestContext:
+class RequestContext(ModelPredictor):
     """The inputs of one call: a snapshot of the models (so that no response mixes two versions), and what was read.
 
     `trace` is the trace of jobs that name none, `now` the time of the call (Unix, s), `types` the settings' policies by
     task type, and `routing` the policy of sites (None: the default). `chosen` holds the models used, or why one could
-    not be loaded. `scored` has the feature rows of each use of a model; `failed` the
-    errors of models that failed, by reference.
+    not be loaded. `scored` has the feature rows of each use of a model; `failed` the errors of models that failed, by
+    reference. `known` caches jobs as converted for a history, by the ids of both, which the call keeps alive.
     """
 
     snapshot: Snapshot
@@ -73,6 +73,7 @@ class RequestContext:
     chosen: dict[tuple[Kind, Whose], tuple[ServedModel | None, str | None]] = field(default_factory=dict)
     scored: list[Scored] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    known: dict[tuple[int, int], JobAsked] = field(default_factory=dict)
 
     def choice(self, kind: Kind, job: Job | JobRow) -> tuple[ServedModel | None, str | None]:
         """Return the model of a job; None without a model, with the reason if it could not be loaded."""
@@ -88,11 +89,18 @@ class RequestContext:
         """Return the sorted references (`<name>@<version>`) of the models used by this call."""
         return tuple(sorted({model.reference for model, _ in self.chosen.values() if model is not None}))
 
-    def rows(self, model: ServedModel, asked: Sequence[JobAsked]) -> Scored:
-        """Return the feature rows of jobs for a model."""
+    def rows(self, model: ServedModel, jobs: Sequence[Job | JobRow]) -> tuple[list[JobAsked], Scored]:
+        """Return jobs as a model is asked about them, and their feature rows, which are logged."""
+        asked, history = list[JobAsked](), model.history
+        for job in jobs:
+            key = id(job), id(history)
+            known = self.known.get(key)
+            if known is None:
+                known = self.known[key] = self.asked(job, history)
+            asked.append(known)
         seen = self.attempt(model, lambda: model.look(asked))
         self.scored.append(seen)
-        return seen
+        return asked, seen
 
     def attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
         """Do a model's work; if it fails, now or before in this call, raise `PredictorUnavailable`."""
@@ -122,36 +130,6 @@ class RequestContext:
         A missing cluster is looked up by VC in the history.
         """
         return asked_of(job, history, trace=self.trace or "", now=self.now)
-
-
-@dataclass(frozen=True, slots=True)
-class LivePredictor(ModelPredictor):
-    """A predictor for the jobs of one call, with the models and feature rows of the call's request context.
-
-    `asked` caches jobs as converted for a history, by the ids of both, which the call keeps alive.
-    """
-
-    context: RequestContext
-    asked: dict[tuple[int, int], JobAsked] = field(default_factory=dict)
-
-    def choice(self, kind: Kind, job: Job) -> tuple[ServedModel | None, str | None]:
-        """Return the model of a job, or why it could not be loaded."""
-        return self.context.choice(kind, job)
-
-    def attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
-        """Do a model's work, as `RequestContext.attempt`."""
-        return self.context.attempt(model, work)
-
-    def rows(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[list[JobAsked], Scored]:
-        """Return jobs as a model is asked about them, and their feature rows, which are logged."""
-        asked, history = list[JobAsked](), model.history
-        for job in jobs:
-            key = id(job), id(history)
-            known = self.asked.get(key)
-            if known is None:
-                known = self.asked[key] = self.context.asked(job, history)
-            asked.append(known)
-        return asked, self.context.rows(model, asked)
 
 
 def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, answered: Answered) -> AnswerRecord:
@@ -212,4 +190,4 @@ def moment(at: datetime) -> str:
 
 
 if TYPE_CHECKING:
-    SATISFIES: type[Predictor] = LivePredictor
+    SATISFIES: type[Predictor] = RequestContext

@@ -14,7 +14,7 @@ from features.references import relative_columns
 from modelserve.bundle.boosters import contributions
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.served import QUANTILE_NAMES, Scored, ServedModel, calibrated_run_times
-from modelserve.calls.context import Answered, LivePredictor, RequestContext, Values, moment, written
+from modelserve.calls.context import Answered, RequestContext, Values, moment, written
 from modelserve.calls.recommendations import POLICY
 from modelserve.contract.requests import ExplainBody, WhatIfBody, job_of
 from scheduler_core.errors import PredictorUnavailable
@@ -62,7 +62,7 @@ def explain_job(context: RequestContext, body: ExplainBody) -> Answered:
         response["roles"] = [{"role": role, "measured_runs": runs} for role, runs in measured.items()]
     if model is not None:
         try:
-            seen = context.rows(model, [context.asked(body.job, model.history)])
+            _, seen = context.rows(model, [body.job])
             raw = context.attempt(model, lambda: model.scored(seen))[RUNTIME_TARGET]
             shares = shares_of(model, seen, body.quantile, raw)
             if shares is None:
@@ -170,20 +170,20 @@ def what_if(context: RequestContext, body: WhatIfBody) -> Answered:
     }
     if model is not None:
         try:
-            response |= _curve(LivePredictor(context), job, body)
+            response |= _curve(context, job, body)
         except PredictorUnavailable as error:
             response |= {"reason": "predictor_unavailable", "note": str(error)}
     return Answered(body=written(response), models=context.cited())
 
 
-def _curve(predictor: LivePredictor, job: Job, body: WhatIfBody) -> Values:
-    [knowledge] = predictor.knowledge([job])
+def _curve(context: RequestContext, job: Job, body: WhatIfBody) -> Values:
+    [knowledge] = context.knowledge([job])
     at = RESOURCES.index(body.resource)
     asked, ends = job.request.row()[at], knowledge.support.get(body.resource)
     values = values_along(asked, ends, body.points, shared=body.resource == "gpus")
     requests = np.tile(np.array(job.request.row()), (len(values), 1))
     requests[:, at] = values
-    times = predictor.run_times([job], np.zeros(len(values), dtype=np.int64), requests)
+    times = context.run_times([job], np.zeros(len(values), dtype=np.int64), requests)
     return {
         "support": ends,
         "silent": ends is None or ends[0] >= ends[1],

@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from features.online import JobAsked
 from modelserve.bundle.card import USAGE_TARGETS
 from modelserve.bundle.predictor import Kind, ModelPredictor
 from modelserve.bundle.served import ServedModel
@@ -42,7 +41,7 @@ class Part:
 
 NOTHING = Part()
 """An output that was not requested."""
-Score = Callable[[RequestContext, ServedModel, Sequence[JobAsked]], Sequence[Part]]
+Score = Callable[[RequestContext, ServedModel, Sequence[JobRow]], Sequence[Part]]
 
 
 def predicted(context: RequestContext, body: PredictBody) -> Answered:
@@ -73,9 +72,8 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: S
             name = f"{kind}.{row.trace or context.trace or ''}.{row.task_type}"
             parts[i] = Part(reason="no_model", note=f"no model {name}"[:400])
     for model, places in members.values():
-        asked = [context.asked(rows[i], model.history) for i in places]
         try:
-            scored = score(context, model, asked)
+            scored = score(context, model, [rows[i] for i in places])
         except PredictorUnavailable as error:
             scored = [Part(model=model, reason="predictor_unavailable", note=str(error))] * len(places)
         for i, part in zip(places, scored, strict=True):
@@ -83,10 +81,10 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: S
     return parts
 
 
-def _run_times(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked], *, counted: bool) -> list[Part]:
-    seen = context.rows(model, asked)
+def _run_times(context: RequestContext, model: ServedModel, jobs: Sequence[JobRow], *, counted: bool) -> list[Part]:
+    _, seen = context.rows(model, jobs)
     times = context.attempt(model, lambda: model.run_times(seen))
-    measured = seen.runs.tolist() if counted else [0] * len(asked)
+    measured = seen.runs.tolist() if counted else [0] * len(jobs)
     rows = zip(times.p50.tolist(), times.p90.tolist(), measured, seen.evidence.tolist(), strict=True)
     return [
         Part(value={"p50": p50, "p90": p90}, model=model, runs=runs, basis=model.basis(counts))
@@ -94,8 +92,8 @@ def _run_times(context: RequestContext, model: ServedModel, asked: Sequence[JobA
     ]
 
 
-def _peak_use(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked]) -> list[Part]:
-    seen = context.rows(model, asked)
+def _peak_use(context: RequestContext, model: ServedModel, jobs: Sequence[JobRow]) -> list[Part]:
+    asked, seen = context.rows(model, jobs)
     unknown = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
     use = unknown | context.attempt(model, lambda: model.use(seen))
     use["mem_gib"] = np.fmax(use["mem_gib"], [context.memory_floor_gib(job) for job in asked])

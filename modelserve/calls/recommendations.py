@@ -13,7 +13,7 @@ from typing import Final
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from modelserve.bundle.alike import OWN_RUNS
 from modelserve.bundle.predictor import ModelPredictor, Sources
-from modelserve.calls.context import Answered, LivePredictor, RequestContext, Values, finite, moment, written
+from modelserve.calls.context import Answered, RequestContext, Values, finite, moment, written
 from modelserve.contract.fields import RequestRow
 from modelserve.contract.requests import NO_FLOORS, JobRow, RecommendBody, RecommendJob, job_of, request_of
 from modelserve.settings import TypePolicy
@@ -45,12 +45,11 @@ def advise(context: RequestContext, body: RecommendBody) -> tuple[list[Values], 
         # The minimum of a job that must not be shrunk is its request.
         least = request_of(row) if brake else minimum_of(context, row, body.floors)
         jobs.append(job_of(row, trace=context.trace or "", submitted=now, minimum=least))
-    predictor = LivePredictor(context)
     kinds = [(job.trace, job.workload, job.task_type) for job in jobs]
-    known = {kind: predictor.sources(job) for kind, job in dict(zip(kinds, jobs, strict=True)).items()}
+    known = {kind: context.sources(job) for kind, job in dict(zip(kinds, jobs, strict=True)).items()}
     sources = [known[kind] for kind in kinds]
     policies = {name: policy_of(body, context.types.get(name)) for name in {job.task_type for job in jobs}}
-    found = decide(jobs, sources, predictor, [policies[job.task_type] for job in jobs])
+    found = decide(jobs, sources, context, [policies[job.task_type] for job in jobs])
     rows = zip(body.jobs, sources, brakes, found, strict=True)
     answers = [_live(context, row, source, brake, each) for row, source, brake, each in rows]
     return answers, Answered(

@@ -25,13 +25,13 @@ Maker = Callable[[dict[str, Bundle]], Predictor]
 def live(bundles: dict[str, Bundle]) -> Predictor:
     from features.online import OnlineHistory  # compiles kernels: only for the tests that need it
     from modelserve.bundle.served import ServedModel
-    from modelserve.calls.context import LivePredictor, RequestContext
+    from modelserve.calls.context import RequestContext
     from modelserve.learning.learned import Learned
     from modelserve.loading.models import Snapshot
 
     champions = {name: ServedModel.of(bundle, OnlineHistory(bundle.history)) for name, bundle in bundles.items()}
     snapshot = Snapshot(champions=champions, failures={}, generation=1)
-    return LivePredictor(RequestContext(snapshot=snapshot, learned=Learned()))
+    return RequestContext(snapshot=snapshot, learned=Learned())
 
 
 PREDICTORS: dict[str, Maker] = {
