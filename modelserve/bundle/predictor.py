@@ -98,7 +98,7 @@ class ModelPredictor(ABC):
     def candidates(self, model: ServedModel, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict k run times with one model; the i-th is of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
         asked, seen = self.rows(model, jobs)
-        raw = self.attempt(model, lambda: model.changed(asked, seen.matrix, rows, requests, seen.outputs))
+        raw = self.attempt(model, lambda: model.changed(asked, seen, rows, requests))
         return calibrated_run_times(model.bundle.card, raw, seen.base_log_s[rows])
 
     def use(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[dict[str, FloatArray], Scored]:
@@ -128,12 +128,12 @@ class ModelPredictor(ABC):
         for model, members in self.by_model("usage", jobs):
             mine, card = [jobs[i] for i in members], model.bundle.card
             answer, seen = self.use(model, mine)
-            behind = seen.runs
+            behind = seen.rows.runs
             if card.alike_by_key is not None:
-                answer, behind = held(card.alike_by_key, mine, answer, seen.runs, seen.extremes)
+                answer, behind = held(card.alike_by_key, mine, answer, seen.rows.runs, seen.rows.extremes)
             for target, values in answer.items():
                 use[target][members] = values
-            runs[members], usual[members] = behind, seen.extremes[:, -len(RESOURCES) :]
+            runs[members], usual[members] = behind, seen.rows.extremes[:, -len(RESOURCES) :]
         return PeakUse(runs=runs, usual=usual, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:

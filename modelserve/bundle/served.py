@@ -15,7 +15,7 @@ import numpy.typing as npt
 from features.contract import RESPONSE_CONTRACT
 from features.online import JobAsked, OnlineHistory
 from features.references import HISTORY_FORECASTS
-from features.rows import RowBuilder
+from features.rows import RowBuilder, Rows
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import FITTED, RESPONSE, RUNTIME_TARGET, TYPICAL, TYPICAL_JOBS, Card
@@ -47,30 +47,23 @@ class Learning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Feature rows (n, k) that one model received for n jobs of one call.
+    """Feature rows that one model received for n jobs of one call; `model` is its reference (`<name>@<version>`).
 
-    `model` is the reference of the model (`<name>@<version>`), and `runs` (n,) each job's number of measured runs.
-    `reference_log_s`, `evidence`, `versions` and `extremes` are as in `features.rows`. `shift_log_s` (n, 2) is what the
-    combination adds to the trees' answer (`modelserve.bundle.combination`), 0 for a model without one.
-    `forecasts` (n, members, 2) are those of the combination's members, `outputs` those of `ServedModel.outputs`; both
-    are None without a combination.
+    `shift_log_s` (n, 2) is what the combination adds to the trees' answer (`modelserve.bundle.combination`), 0 for a
+    model without one. `forecasts` (n, members, 2) are those of the combination's members, `outputs` those of
+    `ServedModel.outputs`; both are None without a combination.
     """
 
     model: str
-    matrix: npt.NDArray[np.float32]
-    reference_log_s: FloatArray
+    rows: Rows
     shift_log_s: FloatArray
-    evidence: IntArray
-    runs: IntArray
-    versions: tuple[int, int]
-    extremes: FloatArray
     forecasts: FloatArray | None = None
     outputs: Mapping[str, FloatArray] | None = None
 
     @property
     def base_log_s(self) -> FloatArray:
         """What is added to the trees' output (n, 2): the reference and the shift, in log seconds."""
-        return self.reference_log_s + self.shift_log_s
+        return self.rows.reference_log_s + self.shift_log_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,18 +118,7 @@ class ServedModel:
                 typical_s=self.bundle.card.typical_s,
             )
             shift_log_s = self._combined(asked, start, forecasts) - (raw + rows.reference_log_s)
-        return Scored(
-            model=self.reference,
-            matrix=rows.matrix,
-            reference_log_s=rows.reference_log_s,
-            shift_log_s=shift_log_s,
-            evidence=rows.evidence,
-            runs=rows.runs,
-            versions=rows.versions,
-            extremes=rows.extremes,
-            forecasts=forecasts,
-            outputs=outputs,
-        )
+        return Scored(model=self.reference, rows=rows, shift_log_s=shift_log_s, forecasts=forecasts, outputs=outputs)
 
     def _combined(self, asked: Sequence[JobAsked], start: Combination, forecasts: FloatArray) -> FloatArray:
         """Return the combination of each job's forecasts (n, 2), by the weights of its cluster."""
@@ -150,26 +132,18 @@ class ServedModel:
         """Return the outputs (n, outputs) of every target's trees for a matrix (n, k), before calibration."""
         return {target: self.margins(target, matrix) for target in self.bundle.card.targets}
 
-    def changed(
-        self,
-        asked: Sequence[JobAsked],
-        matrix: npt.NDArray[np.float32],
-        rows: IntArray,
-        requests: FloatArray,
-        outputs: Mapping[str, FloatArray] | None = None,
-    ) -> FloatArray:
+    def changed(self, asked: Sequence[JobAsked], seen: Scored, rows: IntArray, requests: FloatArray) -> FloatArray:
         """Return the outputs (m, outputs) under other requests (m, 3), before calibration; row i is of job `rows[i]`.
 
-        The `outputs` for the own requests, of the rows `matrix` (n, k), change by as much as the response model's.
-        Without one, they are those of the trees.
+        Those for the own requests, of the rows `seen`, change by as much as the response model's. Without one, they are
+        those of the trees.
         """
         if not self.bundle.card.responds:
-            return self.margins(RUNTIME_TARGET, self.rows.with_requests(matrix, asked, rows, requests))
+            return self.margins(RUNTIME_TARGET, self.rows.with_requests(seen.rows.matrix, asked, rows, requests))
         known = RESPONSES.rows(asked, self.history).matrix
         given = RESPONSES.with_requests(known, asked, rows, requests)
-        own = (outputs or self.outputs(matrix))[RUNTIME_TARGET]
         before, after = (self.margins(RESPONSE, five_resources(each)) for each in (known, given))
-        return own[rows] + (after - before[rows])
+        return self.scored(seen)[RUNTIME_TARGET][rows] + (after - before[rows])
 
     def margins(self, target: str, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration."""
@@ -186,7 +160,7 @@ class ServedModel:
 
     def scored(self, seen: Scored) -> Mapping[str, FloatArray]:
         """Return the outputs (n, outputs) of every target's trees for jobs, before calibration."""
-        return self.outputs(seen.matrix) if seen.outputs is None else seen.outputs
+        return self.outputs(seen.rows.matrix) if seen.outputs is None else seen.outputs
 
     def basis(self, counts: Sequence[int]) -> tuple[str, int]:
         """Return what a run time comes from, as `basis_of`, given its numbers of ended jobs (3,)."""
@@ -204,8 +178,8 @@ def warm(model: ServedModel) -> None:
     )  # fmt: skip
     look = model.look([job])
     if card.kind == "runtime":
-        model.changed([job], look.matrix, np.zeros(1, dtype=np.int64), np.ones((1, 3)))
-    matrix = model.rows.with_requests(look.matrix, [job], np.zeros(1, dtype=np.int64), np.ones((1, 3)))
+        model.changed([job], look, np.zeros(1, dtype=np.int64), np.ones((1, 3)))
+    matrix = model.rows.with_requests(look.rows.matrix, [job], np.zeros(1, dtype=np.int64), np.ones((1, 3)))
     model.history.measured_runs(job)
     for target, answer in model.outputs(matrix).items():
         if not np.isfinite(answer).all():

@@ -140,7 +140,7 @@ def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, a
     """
     versions: dict[str, list[tuple[int, int]]] = {}
     for seen in context.scored:
-        versions.setdefault(seen.model, []).append(seen.versions)
+        versions.setdefault(seen.model, []).append(seen.rows.versions)
     models = {}
     for model, _ in context.chosen.values():
         if model is not None:

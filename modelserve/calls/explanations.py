@@ -100,11 +100,11 @@ def shares_of(model: ServedModel, seen: Scored, quantile: Literal["p50", "p90"],
         return None
     times = calibrated_run_times(card, raw, seen.base_log_s)
     run_time_s = float((times.p50 if quantile == "p50" else times.p90)[0])
-    reference = seen.reference_log_s[0]
+    reference = seen.rows.reference_log_s[0]
     added = seen.base_log_s[0] + [card.offsets.get(QUANTILE_NAMES.get(level, ""), 0.0) for level in card.quantiles]
     columns = [i for i, level in enumerate(card.quantiles) if level in QUANTILE_NAMES]
     column = sorted(columns, key=lambda i: raw[0, i] + added[i])[served.index(LEVELS[quantile])]
-    parts = contributions(model.bundle.boosters[RUNTIME_TARGET], seen.matrix)[column]
+    parts = contributions(model.bundle.boosters[RUNTIME_TARGET], seen.rows.matrix)[column]
     phi, base_s = parts[:-1], math.exp(parts[-1] + added[column])
     total = float(phi.sum())
     per_log = (run_time_s - base_s) / total if abs(total) > LEAST_LOG else base_s
@@ -141,7 +141,7 @@ def _explained(model: ServedModel, seen: Scored, shares: Shares, top: int) -> Va
 
 def value_of(model: ServedModel, seen: Scored, column: int) -> float | str | None:
     """Return a feature's value for display: a category as text, a run time relative to the reference in seconds."""
-    contract, value = model.bundle.contract, float(seen.matrix[0, column])
+    contract, value = model.bundle.contract, float(seen.rows.matrix[0, column])
     name = contract.names[column]
     if math.isnan(value):
         return None
@@ -149,7 +149,7 @@ def value_of(model: ServedModel, seen: Scored, column: int) -> float | str | Non
         return contract.categories[name][int(value)]
     if model.bundle.card.relative:
         in_seconds, in_logs = relative_columns([name])
-        against = value + float(seen.reference_log_s[0, 0])
+        against = value + float(seen.rows.reference_log_s[0, 0])
         return math.exp(against) if in_seconds else against if in_logs else value
     return value
 

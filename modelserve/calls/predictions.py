@@ -84,8 +84,8 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: S
 def _run_times(context: RequestContext, model: ServedModel, jobs: Sequence[JobRow], *, counted: bool) -> list[Part]:
     _, seen = context.rows(model, jobs)
     times = context.attempt(model, lambda: model.run_times(seen))
-    measured = seen.runs.tolist() if counted else [0] * len(jobs)
-    rows = zip(times.p50.tolist(), times.p90.tolist(), measured, seen.evidence.tolist(), strict=True)
+    measured = seen.rows.runs.tolist() if counted else [0] * len(jobs)
+    rows = zip(times.p50.tolist(), times.p90.tolist(), measured, seen.rows.evidence.tolist(), strict=True)
     return [
         Part(value={"p50": p50, "p90": p90}, model=model, runs=runs, basis=model.basis(counts))
         for p50, p90, runs, counts in rows
@@ -98,7 +98,7 @@ def _peak_use(context: RequestContext, model: ServedModel, jobs: Sequence[JobRow
     use = unknown | context.attempt(model, lambda: model.use(seen))
     use["mem_gib"] = np.fmax(use["mem_gib"], [context.memory_floor_gib(job) for job in asked])
     columns = [use[target].tolist() for target in USAGE_TARGETS]
-    rows = zip(zip(*columns, strict=True), seen.runs.tolist(), strict=True)
+    rows = zip(zip(*columns, strict=True), seen.rows.runs.tolist(), strict=True)
     return [Part(value=dict(zip(USAGE_TARGETS, each, strict=True)), model=model, runs=runs) for each, runs in rows]
 
 
@@ -144,7 +144,7 @@ def predict(
     found: list[Values] = [{"basis": None, "ended_jobs": None, "verdict": None}] * len(jobs)
     for model, members in predictor.by_model("runtime", jobs):
         _, seen = predictor.rows(model, [jobs[i] for i in members])
-        for i, counts in zip(members, seen.evidence.tolist(), strict=True):
+        for i, counts in zip(members, seen.rows.evidence.tolist(), strict=True):
             found[i] = dict(zip(found[i], (*model.basis(counts), model.bundle.card.verdict), strict=True))
     return [
         {

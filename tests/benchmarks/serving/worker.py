@@ -128,7 +128,7 @@ def candidates_matrix(bundle: Bundle, jobs: list[Job]) -> FloatArray:
     asked = (alphas[None, :, None] * requests[:, None, :]).reshape(-1, requests.shape[1])
     model, index = ServedModel.of(bundle, OnlineHistory(bundle.history)), np.repeat(np.arange(len(jobs)), len(alphas))
     rows = [asked_of(job, model.history) for job in jobs]
-    return model.rows.with_requests(model.look(rows).matrix, rows, index, asked)
+    return model.rows.with_requests(model.look(rows).rows.matrix, rows, index, asked)
 
 
 def memory_rows(stage: Stage) -> list[Row]:
