@@ -20,7 +20,7 @@ from modelserve.bundle.served import Scored, ServedModel, calibrated_run_times
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
-__all__ = ["InProcessPredictor", "Kind", "ModelPredictor", "Sources", "asked_of"]
+__all__ = ["InProcessPredictor", "Kind", "ModelPredictor", "Sources", "asked_of", "of_job"]
 
 Kind = Literal["runtime", "usage"]
 Held = TypeVar("Held")
@@ -89,7 +89,7 @@ class ModelPredictor(ABC):
 
     @abstractmethod
     def rows(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Sequence[JobAsked], Scored]:
-        """Return jobs as a model is asked about them, and their feature rows."""
+        """Return jobs in the form from which features are built, and their feature rows."""
 
     @abstractmethod
     def attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
@@ -180,7 +180,7 @@ class InProcessPredictor(ModelPredictor):
         return model, of_job(self._failures, *whose) if model is None else None
 
     def rows(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Sequence[JobAsked], Scored]:
-        """Return jobs as a model is asked about them, and their feature rows."""
+        """Return jobs in the form from which features are built, and their feature rows."""
         asked = [asked_of(job, model.history) for job in jobs]
         return asked, self.attempt(model, lambda: model.look(asked))
 

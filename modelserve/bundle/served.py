@@ -24,7 +24,7 @@ from modelserve.bundle.trees.compiled import tree_outputs
 from modelserve.errors import BundleError
 from scheduler_core.types import FloatArray, IntArray, RunTimes
 
-__all__ = ["QUANTILE_NAMES", "Scored", "ServedModel", "calibrated_run_times", "calibrated_use", "five_resources"]
+__all__ = ["QUANTILE_NAMES", "Scored", "ServedModel", "calibrated_run_times", "five_resources", "warm"]
 
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 """The quantiles of run time that are served, with their names in predictions and in `Card.offsets`."""

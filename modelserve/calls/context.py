@@ -90,7 +90,7 @@ class RequestContext(ModelPredictor):
         return tuple(sorted({model.reference for model, _ in self.chosen.values() if model is not None}))
 
     def rows(self, model: ServedModel, jobs: Sequence[Job | JobRow]) -> tuple[list[JobAsked], Scored]:
-        """Return jobs as a model is asked about them, and their feature rows, which are logged."""
+        """Return jobs in the form from which features are built, and their feature rows; record these for the log."""
         asked, history = list[JobAsked](), model.history
         for job in jobs:
             key = id(job), id(history)
