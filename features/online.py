@@ -37,7 +37,7 @@ thousand jobs of a key.
 
 
 class OnlineHistory:
-    """A history to which runs can be added. Hold `lock` for lookups of one state.
+    """A history to which runs can be added. Hold `lock` while several lookups must see the same state.
 
     `trace` is the trace of the jobs, None while there are none; `version` counts the runs added so far, `replaced` the
     rebuilds of the base, each of which frees the memory of the former. `templates` holds what `features.rows` computed

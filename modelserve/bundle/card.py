@@ -231,7 +231,7 @@ class Card(BaseModel):
         """Whether a forest is among the members of the model's combination."""
         return self.combination is not None and "forest" in self.combination.members
 
-    @cached_property
+    @property
     def responds(self) -> bool:
         """Whether the bundle has a trusted response model, the booster `RESPONSE`."""
         return self.response is not None and self.response.trusted
@@ -241,7 +241,18 @@ class Card(BaseModel):
         """Names of the boosters in the model's bundle."""
         return (*self.targets, RESPONSE) if self.responds else self.targets
 
-    @cached_property
+    @property
+    def judged(self) -> tuple[Resource, ...]:
+        """The resources whose smaller requests may make a run longer, so that Algorithm 1 predicts by how much.
+
+        With a trusted response model, those on which run time surely depends. Without one, all resources; none if there
+        were too few later jobs to judge the run-time forecast.
+        """
+        if self.responds:
+            return self.important
+        return () if self.verdict == "too few" else tuple(self.support)
+
+    @property
     def judged_by(self) -> str:
         """The model that judges run times of smaller requests in Algorithm 1; if not the response model, why."""
         if not self.responds and self.verdict == "too few":

@@ -55,7 +55,7 @@ def asked_of(job: Any, history: OnlineHistory, *, trace: str = "", now: float = 
 
 
 def of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | None, task_type: str) -> Held | None:
-    """Return what is held for a job: under the model name of its workload if there is one, else of its task type."""
+    """Return the entry for a job: under the model name of its workload if present, else of its task type."""
     names = (f"{kind}.{trace}.{part}" for part in (workload, task_type) if part is not None)
     return next((held[name] for name in names if name in held), None)
 

@@ -187,7 +187,7 @@ def warm(model: ServedModel) -> None:
 
 
 def basis_of(members: Sequence[str] | None, counts: Sequence[int], rows: int) -> tuple[str, int]:
-    """Return what a run time comes from, and the number of ended jobs behind it.
+    """Return the source of a run time, and the number of ended jobs behind it.
 
     `members` are those of the model's combination, None if its trees answer alone; `counts` (3,) are the numbers of
     ended jobs behind each of `HISTORY_FORECASTS`, `rows` that of the jobs trained on.
@@ -218,7 +218,7 @@ def five_resources(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
     """Convert a booster's outputs (n, quantiles) and reference run times (n, 2) from log units to seconds.
 
-    Quantiles are sorted, and NaN for one that the booster has no output of.
+    Quantiles are sorted; a quantile without an output of the booster is NaN.
     """
     served = [level for level in QUANTILE_NAMES if level in card.quantiles]
     columns = [card.quantiles.index(level) for level in served]
