@@ -163,7 +163,7 @@ class ServedModel:
         return self.outputs(seen.rows.matrix) if seen.outputs is None else seen.outputs
 
     def basis(self, counts: Sequence[int]) -> tuple[str, int]:
-        """Return what a run time comes from, as `basis_of`, given its numbers of ended jobs (3,)."""
+        """Return the source of a run time, as `basis_of`, given its numbers of ended jobs (3,)."""
         start = self.learning.start
         return basis_of(None if start is None else start.members, counts, self.bundle.card.rows)
 

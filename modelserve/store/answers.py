@@ -41,7 +41,7 @@ _TOGETHER: Final = 25
 """Number of records written before calls get the interpreter."""
 
 FLUSH_S: Final = 0.2
-"""Seconds for which records are collected before they are written; a killed worker loses at most these."""
+"""Seconds for which records are collected before they are written; a killed worker loses at most these records."""
 BATCH: Final = 1000
 """Maximum number of records in one transaction, for which other writers of an SQLite file wait some milliseconds."""
 BATCH_BYTES: Final = 4 * 2**20
