@@ -42,7 +42,7 @@ from pipelines.studies.shrinking.arms import (
     sizing,
     unguarded,
 )
-from pipelines.studies.shrinking.runs import TYPES, WITH, drawn, populations, weights_of
+from pipelines.studies.shrinking.runs import WITH, drawn, of_mix, populations, weights_of
 from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option, trace_option
 from scheduler_core.cluster import paper_machines
 from scheduler_core.gangs import Sharing
@@ -154,7 +154,7 @@ def run_study(config: Config, context: Context) -> Findings:
     arms = [arm for arm in ARMS if not config.arm or arm in (*config.arm, REQUESTED, ORACLE)]
     lake, name = context.lake(), context.trace(config.trace)
     jobs, usage = (lake.table(table, name).collect() for table in ("jobs", "usage"))
-    jobs = jobs.filter(pl.col("task_type").is_in(TYPES))
+    jobs = of_mix(jobs)
     pool, notes = measured_jobs(jobs, usage)
     trace, predictor = trace_of(pool.jobs), None
     if any(ARMS[arm].predicts for arm in arms):

@@ -122,6 +122,13 @@ def _over_time(schedule: Schedule) -> Row:
     }
 
 
+def of_mix(jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return the jobs of the task types of the mixes."""
+    if lacking := [kind for kind in TYPES if kind != GNN and kind not in jobs["task_type"]]:
+        raise BadUsage(f"the trace has no {', '.join(lacking)} job; the paper's mix draws all of them")
+    return jobs.filter(pl.col("task_type").is_in(TYPES))
+
+
 def populations(pool: Pool) -> dict[str, IntArray]:
     """Return the rows of the pool in each population; without GNN jobs in the pool there is only one."""
     kinds = np.array([entry.job.task_type for entry in pool.jobs])

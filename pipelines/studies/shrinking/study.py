@@ -3,8 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-import polars as pl
-
 from pipelines.simulation.advice import ORACLE, SHRUNK, UNGUARDED, model_decided_share, oracle_of
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.rows import assumed_note, trace_of
@@ -13,12 +11,12 @@ from pipelines.studies.shrinking.arms import ARMS, advice_of, crossfit, sizing
 from pipelines.studies.shrinking.runs import (
     HARM,
     PAPER,
-    TYPES,
     WITH,
     Plan,
     claim_rows,
     goal_rows,
     level_rows,
+    of_mix,
     populations,
     run_arms,
 )
@@ -61,7 +59,7 @@ def run(config: Config, context: Context) -> Findings:
     """Size the measured jobs of a trace in every arm, and simulate them at every load."""
     lake, trace = context.lake(), context.trace(config.trace)
     jobs, usage = (lake.table(table, trace, config.cluster).collect() for table in ("jobs", "usage"))
-    jobs = jobs.filter(pl.col("task_type").is_in(TYPES))
+    jobs = of_mix(jobs)
     pool = job_pool(jobs, usage)
     predictor: Predictor = oracle_of(pool)
     note = "predictor oracle: run times and peak use are those that were recorded"

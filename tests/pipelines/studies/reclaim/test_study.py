@@ -121,7 +121,7 @@ def test_there_is_a_row_per_mix_and_arm() -> None:
 
 
 def test_jobs_without_the_types_of_the_mix_are_refused() -> None:
-    with pytest.raises(BadUsage, match="the pool has no cv, nlp, ctr job"):
+    with pytest.raises(BadUsage, match="the trace has no cv, nlp, ctr job"):
         run_study(small(), context(task_type=pl.lit("other")))
 
 
