@@ -85,7 +85,7 @@ class ModelPredictor(ABC):
 
     @abstractmethod
     def choice(self, kind: Kind, job: Job) -> tuple[ServedModel | None, str | None]:
-        """Return the model of a job, or None and, if there is one that cannot be read, the reason."""
+        """Return the model of a job; None without a model, with the reason if it cannot be read."""
 
     @abstractmethod
     def rows(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Sequence[JobAsked], Scored]:

@@ -206,7 +206,7 @@ def basis_of(members: Sequence[str] | None, counts: Sequence[int], rows: int) ->
 
 
 def five_resources(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return a response model's inputs (n, 5) from features by `RESPONSE_CONTRACT` (n, 7): use by group, else by user.
+    """Return a response model's inputs (n, 5) from features by `RESPONSE_CONTRACT` (n, 7): known use of group or user.
 
     >>> five_resources(np.array([[6, 29, 0.5, np.nan, 2, 7, 9]], np.float32)).tolist()
     [[6.0, 29.0, 0.5, 7.0, 2.0]]
