@@ -22,7 +22,7 @@ from pipelines.models.retrain import models_of, train_units, units_of
 from pipelines.models.splits import group_folds
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_advice
 from pipelines.simulation.job_pool import Pool
-from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, advised, shrink
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
 from scheduler_core.types import FloatArray, Job, Predictor, Recommendation
 
 
