@@ -24,6 +24,7 @@ PACKAGES = {
     "lua5.1": "lua5.1 lua-socket",
     "openssl": "openssl",
     "systemd-analyze": "systemd",
+    "systemd-nspawn": "systemd-container",
     "kubectl": "kubernetes-client",
 }
 
