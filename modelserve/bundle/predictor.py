@@ -169,6 +169,7 @@ class InProcessPredictor(ModelPredictor):
     """A predictor from loaded bundles; `bundles` and `failures` are by registered model name."""
 
     def __init__(self, *, bundles: Mapping[str, Bundle], failures: Mapping[str, str] | None = None) -> None:
+        self.bundles = bundles
         histories = {id(each.history): OnlineHistory(each.history) for each in bundles.values()}
         self._models = {name: ServedModel.of(each, histories[id(each.history)]) for name, each in bundles.items()}
         self._failures = failures or {}

@@ -6,9 +6,8 @@ overlap. The second part relative to the first, on the whole GPU, is the width o
 
 References
 ----------
-Li et al.: MISO, SoCC 2022 (MIT licence): training programs timed on A100 slices of five sizes,
-`data/measured/a100-40gb-mig-step-times.csv`. The parameters are of seven programs (98 slices), without deepspeech2,
-whose steps wait for data.
+Li et al.: MISO, SoCC 2022: training programs timed on A100 slices of five sizes. The parameters are of seven programs
+(98 slices), without deepspeech2, whose steps wait for data (docs/studies/shrinking.md).
 """
 
 import math
