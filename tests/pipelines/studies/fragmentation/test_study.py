@@ -77,7 +77,7 @@ def test_a_folder_holds_rows_and_curves(lake: Path, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"rows.json", "curves.parquet"}
     book = json.loads((tmp_path / "out" / "rows.json").read_text())
     assert {row["table"] for row in book["rows"]} == {"unallocated", "bar"}
-    assert any("than the published ones, so compare means" in note for note in book["notes"])
+    assert any("random streams differ from the published ones, so compare means" in note for note in book["notes"])
     runs = pl.read_parquet(tmp_path / "out" / "curves.parquet")
     assert runs.select("workload", "policy", "seed").n_unique() == 6 * 2
     assert "order on default" in result.stdout
