@@ -262,7 +262,7 @@ class Store:
         engine = engine_of(url, create=create and inode is None)
         if inode is not None and engine.url.database and Path(engine.url.database).stat().st_ino != inode:
             raise StoreError(
-                "store: not the file that the other workers hold; put theirs back, or start the service again"
+                "store: found a file that the other workers do not hold; put theirs back, or start the service again"
             )
         try:
             prepare(engine)
