@@ -8,7 +8,7 @@ from typing import Final
 from pydantic_core import PydanticUndefined
 
 from modelserve.api.app import OPERATIONS
-from modelserve.api.calls import Metrics
+from modelserve.api.metrics import Metrics
 from modelserve.settings import PREFIX, ServeSettings
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "serving.md"

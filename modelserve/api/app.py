@@ -14,8 +14,9 @@ from typing import Final
 from fastapi import FastAPI
 
 from modelserve.api import health, inference, pages, routes
-from modelserve.api.calls import UNKNOWN_PER_S, Desk, Metrics, Rates, Slots
+from modelserve.api.calls import UNKNOWN_PER_S, Desk, Rates, Slots
 from modelserve.api.gate import AccessLog, Endpoint, Gate, ServiceApp
+from modelserve.api.metrics import Metrics
 from modelserve.loading.sync import read_mirror_state
 from modelserve.service import Service
 

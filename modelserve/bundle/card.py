@@ -23,10 +23,28 @@ from modelserve.errors import BundleError
 from modelserve.wrong_values import fault_of
 
 __all__ = [
-    "COMBINABLE", "FITTED", "MODEL_NAME", "RESPONSE", "RUNTIME_TARGET", "SIMPLE", "TYPICAL", "TYPICAL_JOBS",
-    "USAGE_TARGETS", "WIDEST", "Card", "CombinationState", "Importance", "Resource", "ResourceImportance",
-    "ResponseState", "VerdictWord", "answer_of", "canonical_json", "card_from", "complaint",
-]  # fmt: skip
+    "COMBINABLE",
+    "FITTED",
+    "MODEL_NAME",
+    "RESPONSE",
+    "RUNTIME_TARGET",
+    "SIMPLE",
+    "TYPICAL",
+    "TYPICAL_JOBS",
+    "USAGE_TARGETS",
+    "WIDEST",
+    "Card",
+    "CombinationState",
+    "Importance",
+    "Resource",
+    "ResourceImportance",
+    "ResponseState",
+    "VerdictWord",
+    "answer_of",
+    "canonical_json",
+    "card_from",
+    "complaint",
+]
 
 COMBINABLE: Final = ("xgboost", "forest", "reference", "similar_jobs", "same_gpus", "newest_jobs")
 """Names of the forecasts that can be combined. The last three are `features.references.HISTORY_FORECASTS`."""

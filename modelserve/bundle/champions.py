@@ -20,9 +20,18 @@ from modelserve.bundle.card import MODEL_NAME, canonical_json
 from modelserve.errors import BundleError
 
 __all__ = [
-    "CHAMPION", "Champions", "Mark", "Pointer", "files_mark", "model_marks", "model_names", "read_champions",
-    "read_pointed", "read_pointer", "version_folder",
-]  # fmt: skip
+    "CHAMPION",
+    "Champions",
+    "Mark",
+    "Pointer",
+    "files_mark",
+    "model_marks",
+    "model_names",
+    "read_champions",
+    "read_pointed",
+    "read_pointer",
+    "version_folder",
+]
 
 CHAMPION: Final = "champion"
 

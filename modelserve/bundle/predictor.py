@@ -20,7 +20,7 @@ from modelserve.bundle.served import Scored, ServedModel, calibrated_run_times
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
-__all__ = ["InProcessPredictor", "Kind", "ModelPredictor", "Sources", "asked_of", "of_job"]
+__all__ = ["InProcessPredictor", "Kind", "ModelPredictor", "Sources", "asked_of", "entry_of"]
 
 Kind = Literal["runtime", "usage"]
 Held = TypeVar("Held")
@@ -54,8 +54,8 @@ def asked_of(job: Any, history: OnlineHistory, *, trace: str = "", now: float = 
     )
 
 
-def of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | None, task_type: str) -> Held | None:
-    """Return the entry for a job: under the model name of its workload if present, else of its task type."""
+def entry_of(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | None, task_type: str) -> Held | None:
+    """Return what `held` has for a job: by the model name of its workload if present, else of its task type."""
     names = (f"{kind}.{trace}.{part}" for part in (workload, task_type) if part is not None)
     return next((held[name] for name in names if name in held), None)
 
@@ -177,8 +177,8 @@ class InProcessPredictor(ModelPredictor):
     def choice(self, kind: Kind, job: Job) -> tuple[ServedModel | None, str | None]:
         """Return the model of a job, or why its bundle cannot be read."""
         whose = kind, job.trace, job.workload, job.task_type
-        model = of_job(self._models, *whose)
-        return model, of_job(self._failures, *whose) if model is None else None
+        model = entry_of(self._models, *whose)
+        return model, entry_of(self._failures, *whose) if model is None else None
 
     def rows(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Sequence[JobAsked], Scored]:
         """Return jobs in the form from which features are built, and their feature rows."""

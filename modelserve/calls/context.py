@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic_core import to_json
 
 from features.online import JobAsked, OnlineHistory
-from modelserve.bundle.predictor import Kind, ModelPredictor, asked_of, of_job
+from modelserve.bundle.predictor import Kind, ModelPredictor, asked_of, entry_of
 from modelserve.bundle.routing_policy import RoutingPolicy
 from modelserve.bundle.served import Scored, ServedModel
 from modelserve.callers import Caller
@@ -80,8 +80,8 @@ class RequestContext(ModelPredictor):
         whose = (job.trace or self.trace or "", job.workload, job.task_type)
         found = self.chosen.get((kind, whose))
         if found is None:
-            model = of_job(self.snapshot.champions, kind, *whose)
-            failure = of_job(self.snapshot.failures, kind, *whose) if model is None else None
+            model = entry_of(self.snapshot.champions, kind, *whose)
+            failure = entry_of(self.snapshot.failures, kind, *whose) if model is None else None
             found = self.chosen[kind, whose] = (model, failure)
         return found
 

@@ -19,7 +19,6 @@ from modelserve.calls.recommendations import jobs_of
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.types import RESOURCES
 
 __all__ = ["predict", "predicted"]
 
@@ -139,20 +138,20 @@ def predict(
     `trace` and `now` are as in `jobs_of`, `basis` and `ended_jobs` as in `Prediction`. Unknown values are None.
     """
     jobs, sources = jobs_of(rows, predictor, trace, now)
-    requests = np.array([job.request.row() for job in jobs], dtype=np.float64).reshape(-1, len(RESOURCES))
-    peak, times = predictor.peak_use(jobs), predictor.run_times(jobs, np.arange(len(jobs)), requests)
-    found: list[Values] = [{"basis": None, "ended_jobs": None, "verdict": None}] * len(jobs)
+    peak = predictor.peak_use(jobs)
+    names = ("run_time_p50_s", "run_time_p90_s", "basis", "ended_jobs", "verdict")
+    found: list[Values] = [dict.fromkeys(names)] * len(jobs)
     for model, members in predictor.by_model("runtime", jobs):
         _, seen = predictor.rows(model, [jobs[i] for i in members])
-        for i, counts in zip(members, seen.rows.evidence.tolist(), strict=True):
-            found[i] = dict(zip(found[i], (*model.basis(counts), model.bundle.card.verdict), strict=True))
+        times = predictor.attempt(model, partial(model.run_times, seen))
+        for i, p50, p90, counts in zip(members, times.p50, times.p90, seen.rows.evidence.tolist(), strict=True):
+            values = (finite(p50), finite(p90), *model.basis(counts), model.bundle.card.verdict)
+            found[i] = dict(zip(names, values, strict=True))
     return [
         {
             "job_id": job.job_id,
             "trace": job.trace,
             "task_type": job.task_type,
-            "run_time_p50_s": finite(times.p50[i]),
-            "run_time_p90_s": finite(times.p90[i]),
             **found[i],
             **{f"peak_{target}": finite(getattr(peak, target)[i]) for target in USAGE_TARGETS},
             "measured_runs": int(peak.runs[i]),

@@ -19,7 +19,7 @@ import numpy as np
 
 from features.online import JobAsked
 from features.vocabulary import ROLE_WHOLE_JOB
-from modelserve.bundle.predictor import Kind, of_job
+from modelserve.bundle.predictor import Kind, entry_of
 from modelserve.bundle.served import ServedModel
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import EARLIEST, FeedbackAnswer, FeedbackBody, FeedbackResult
@@ -197,7 +197,7 @@ def scored_in_hindsight(rows: Sequence[Finished], snapshot: Snapshot) -> list[Fi
     for kind, score in of_kinds:
         members: dict[int, tuple[ServedModel, list[int]]] = {}
         for i, row in enumerate(rows):
-            model = of_job(snapshot.champions, kind, row.trace, row.workload, row.task_type)
+            model = entry_of(snapshot.champions, kind, row.trace, row.workload, row.task_type)
             if model is not None:
                 members.setdefault(id(model), (model, []))[1].append(i)
         for model, places in members.values():

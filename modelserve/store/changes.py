@@ -12,9 +12,17 @@ from modelserve.store.finished import OOM, TRUSTS, Finished, Identity, Outcome, 
 from modelserve.store.store import CHANGES, Store, take_numbers
 
 __all__ = [
-    "Brake", "Change", "ModeSet", "Reset", "changes_between", "insert_finished", "known_reports", "status_of",
-    "write_brake", "write_control",
-]  # fmt: skip
+    "Brake",
+    "Change",
+    "ModeSet",
+    "Reset",
+    "changes_between",
+    "insert_finished",
+    "known_reports",
+    "status_of",
+    "write_brake",
+    "write_control",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

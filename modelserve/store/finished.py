@@ -12,9 +12,23 @@ from modelserve.amounts import SLACK
 from modelserve.store.store import CHANGES, Store
 
 __all__ = [
-    "BELIEVED", "OOM", "RESOURCES", "TRUSTS", "Finished", "Identity", "Outcome", "ScoredBy", "Stored", "Trust",
-    "named_finished", "newest_finished", "past_of", "reports_of", "scored_between", "totals",
-]  # fmt: skip
+    "BELIEVED",
+    "OOM",
+    "RESOURCES",
+    "TRUSTS",
+    "Finished",
+    "Identity",
+    "Outcome",
+    "ScoredBy",
+    "Stored",
+    "Trust",
+    "named_finished",
+    "newest_finished",
+    "past_of",
+    "reports_of",
+    "scored_between",
+    "totals",
+]
 
 Trust = Literal["shown", "bounded", "believed"]
 """How far a report of a finished job counts (`modelserve.learning.feedback`); stored as its `kind`."""

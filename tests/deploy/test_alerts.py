@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from modelserve.api.calls import Metrics
+from modelserve.api.metrics import Metrics
 from pipelines.connect.slurm.agent import Counts
 from tests.deploy.tools import tool
 from tests.modelserve.api.test_metrics import names_of

@@ -25,9 +25,8 @@ FIELDS: Final = (
 )  # fmt: skip
 """Fields requested from `sacct`. The last fields hold free text, which may have line ends."""
 
-NEEDED: Final = frozenset(FIELDS) - {
-    "Cluster", "ExitCode", "DerivedExitCode", "TimelimitRaw", "AdminComment", "AllocTRES",
-}  # fmt: skip
+OPTIONAL: Final = frozenset({"Cluster", "ExitCode", "DerivedExitCode", "TimelimitRaw", "AdminComment", "AllocTRES"})
+NEEDED: Final = frozenset(FIELDS) - OPTIONAL
 _HEADER: Final = re.compile(r"[A-Za-z]+([^A-Za-z]+)[A-Za-z]")
 """The header's first field and the separator after it. sacct prints this line, so no job's name can change it."""
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from modelserve.api.calls import Metrics
+from modelserve.api.metrics import Metrics
 
 WORKER = """
 from modelserve.calls.context import Answered
-from modelserve.api.calls import Metrics
+from modelserve.api.metrics import Metrics
 metrics = Metrics()
 metrics.answered(Answered(body=b"", counts={("prediction", "m", "1", "predicted"): 3}, reclaimed={"gpus": (4.0, 3.0)}))
 metrics.ended("/v1/predictions", "POST", 200, 0.001)

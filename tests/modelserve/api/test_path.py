@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from tests.modelserve.api.conftest import job
 
 PACKAGES = ("/modelserve/", "/scheduler_core/", "/features/")
-MOST_FILES = 26
+MOST_FILES = 27
 
 
 def test_one_recommendation_enters_few_files(serve: Callable[..., TestClient]) -> None:

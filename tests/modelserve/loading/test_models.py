@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.bundle.predictor import of_job
+from modelserve.bundle.predictor import entry_of
 from modelserve.loading.models import RETRY_S
 from tests.modelserve.mirrored import NAME, USAGE, Clock, Folder, models_of
 
@@ -62,10 +62,10 @@ def test_a_model_answers_by_workload_first_then_by_task_type(folder: Folder) -> 
     models.refresh()
     snapshot = models.current
 
-    assert of_job(snapshot.champions, "runtime", "pai", "ctr", "other") is snapshot.champions[NAME]
-    assert of_job(snapshot.champions, "usage", "pai", "bert", "ctr") is snapshot.champions[USAGE]
-    assert of_job(snapshot.champions, "runtime", "pai", None, "nlp") is None
-    assert of_job(snapshot.champions, "runtime", "helios", None, "ctr") is None
+    assert entry_of(snapshot.champions, "runtime", "pai", "ctr", "other") is snapshot.champions[NAME]
+    assert entry_of(snapshot.champions, "usage", "pai", "bert", "ctr") is snapshot.champions[USAGE]
+    assert entry_of(snapshot.champions, "runtime", "pai", None, "nlp") is None
+    assert entry_of(snapshot.champions, "runtime", "helios", None, "ctr") is None
 
 
 def test_a_broken_version_leaves_the_old_one_serving_and_is_not_tried_every_time(
@@ -84,8 +84,8 @@ def test_a_broken_version_leaves_the_old_one_serving_and_is_not_tried_every_time
     assert "contract.json" in reload.detail
     assert models.current.champions[NAME].reference == "runtime.pai.ctr@1"
     assert models.current.failures == {NAME: reload.detail}
-    assert of_job(models.current.failures, "runtime", "pai", None, "ctr") == reload.detail
-    assert of_job(models.current.failures, "usage", "pai", None, "ctr") is None
+    assert entry_of(models.current.failures, "runtime", "pai", None, "ctr") == reload.detail
+    assert entry_of(models.current.failures, "usage", "pai", None, "ctr") is None
     assert models.refresh() == []
 
     clock.now += RETRY_S
